@@ -1,0 +1,2 @@
+//! Node types: agents that a pool can run.
+#![deny(missing_docs)]

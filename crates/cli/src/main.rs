@@ -1,0 +1,2 @@
+//! The offspring program.
+fn main() {}

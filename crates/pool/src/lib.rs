@@ -1,0 +1,2 @@
+//! A running pool: manifest, node factories, supervision, limits and recovery.
+#![deny(missing_docs)]

@@ -1,0 +1,2 @@
+//! Who remembers: the session manager, the ordered log of a tree, and the stores.
+#![deny(missing_docs)]

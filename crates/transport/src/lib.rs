@@ -1,0 +1,2 @@
+//! Newline-delimited JSON-RPC frames over any byte stream.
+#![deny(missing_docs)]

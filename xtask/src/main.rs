@@ -1,0 +1,2 @@
+//! Build, test and check tasks.
+fn main() {}
