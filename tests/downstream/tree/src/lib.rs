@@ -1,0 +1,3 @@
+//! Uses `offspring-tree` alone, as a stranger's program would.
+
+pub use offspring_tree as tree;
