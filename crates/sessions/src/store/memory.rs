@@ -1,0 +1,368 @@
+//! The store without a file: everything is gone with the process.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use foldhash::fast::RandomState;
+use futures_util::future::{BoxFuture, ready};
+use offspring_protocol::{OwnerId, RunRecord, SessionData, SessionId};
+use tokio::sync::watch;
+
+use super::{
+    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord, SessionStore,
+    StoreError, StoreInfo, TreeQuery, TreeRecord, Write,
+};
+
+type Map<K, V> = HashMap<K, V, RandomState>;
+
+/// How many sessions a [`SessionQuery::Prefix`] gives.
+const PREFIX_LIMIT: usize = 20;
+
+/// The store without a file: everything is gone with the process.
+///
+/// Memory per child session with two deltas and one message: its row, its run and eight log lines, about
+/// 3 KiB (`cargo xtask bench delegation` prints the measured figure).
+#[derive(Debug)]
+pub struct MemoryStore {
+    owner: OwnerId,
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Counts the rows ever made: the order of creation.
+    created: u64,
+    sessions: Map<SessionId, Row>,
+    children: Map<SessionId, Vec<SessionId>>,
+    trees: Map<SessionId, Tree>,
+    commands: BTreeMap<String, CommandRow>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    order: u64,
+    data: Arc<SessionData>,
+    runs: Vec<RunRecord>,
+}
+
+#[derive(Debug)]
+struct Tree {
+    fence: Fence,
+    log: Vec<LogRow>,
+    last_seq: u64,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { owner: crate::ids::owner(), state: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed { Err(StoreError::Closed) } else { Ok(state) }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&State) -> T) -> BoxFuture<'_, Result<T, StoreError>>
+    where
+        T: Send + 'static,
+    {
+        Box::pin(ready(self.lock().map(|state| read(&state))))
+    }
+}
+
+impl State {
+    fn record(&self, id: &SessionId) -> Option<SessionRecord> {
+        let row = self.sessions.get(id)?;
+        Some(SessionRecord { data: (*row.data).clone(), last_run: row.runs.last().cloned() })
+    }
+
+    fn children(&self, id: &SessionId) -> &[SessionId] {
+        self.children.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// A session and all below it, parents first.
+    fn subtree(&self, id: &SessionId) -> Vec<SessionId> {
+        let mut found = Vec::new();
+        let mut stack: Vec<&SessionId> = self.sessions.get_key_value(id).map(|(id, _)| id).into_iter().collect();
+        while let Some(id) = stack.pop() {
+            found.push(id.clone());
+            stack.extend(self.children(id).iter().rev());
+        }
+        found
+    }
+
+    fn tree_of(&self, id: &SessionId) -> Option<&Tree> {
+        self.trees.get(&self.sessions.get(id)?.data.root_id)
+    }
+
+    /// Refuses what cannot be done before anything is changed: all or nothing without an undo.
+    fn check(&self, batch: &Batch) -> Result<(), StoreError> {
+        let mut made: Vec<&SessionData> = Vec::new();
+        let mut next = None;
+        if let Some(fence) = &batch.fence {
+            match self.trees.get(&fence.root) {
+                Some(tree) if tree.fence != *fence => return Err(StoreError::Fenced { root: fence.root.clone() }),
+                Some(tree) => next = Some(tree.last_seq + 1),
+                None => next = Some(1),
+            }
+        }
+        let known = |made: &[&SessionData], id: &SessionId| -> Result<(), StoreError> {
+            if self.sessions.contains_key(id) || made.iter().any(|row| row.id == *id) {
+                Ok(())
+            } else {
+                Err(StoreError::Unknown { id: id.clone() })
+            }
+        };
+        for write in &batch.writes {
+            match write {
+                Write::Session(data) => {
+                    super::check_row(data)?;
+                    let root = super::fence_root(batch.fence.as_ref(), &data.id)?;
+                    if let Some(taken) = self.tree_of(&data.id) {
+                        return Err(StoreError::Taken { id: data.id.clone(), owner: taken.fence.owner.clone() });
+                    }
+                    if made.iter().any(|row| row.id == data.id) {
+                        return Err(StoreError::Taken { id: data.id.clone(), owner: self_owner(batch) });
+                    }
+                    if data.root_id != *root {
+                        return Err(StoreError::Fenced { root: data.root_id.clone() });
+                    }
+                    if data.id != data.root_id {
+                        known(&made, &data.root_id)?;
+                    }
+                    made.push(data);
+                }
+                Write::Update(data) => {
+                    super::fence_root(batch.fence.as_ref(), &data.id)?;
+                    known(&made, &data.id)?;
+                }
+                Write::Run(run) => {
+                    super::fence_root(batch.fence.as_ref(), &run.session_id)?;
+                    known(&made, &run.session_id)?;
+                }
+                Write::Append(row) => {
+                    let root = super::fence_root(batch.fence.as_ref(), &row.session)?;
+                    known(&made, &row.session)?;
+                    let expected = next.unwrap_or(1);
+                    if row.seq != expected {
+                        return Err(StoreError::NotNext { root: root.clone(), expected, got: row.seq });
+                    }
+                    next = Some(expected + 1);
+                }
+                Write::Command(command) => known(&made, &command.root)?,
+                Write::Delete(id) => {
+                    super::fence_root(batch.fence.as_ref(), id)?;
+                    known(&made, id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, batch: Batch) -> Committed {
+        let Batch { fence, writes, .. } = batch;
+        for write in writes {
+            match write {
+                Write::Session(data) => {
+                    if let Some(fence) = fence.as_ref().filter(|_| data.id == data.root_id) {
+                        let tree = Tree { fence: fence.clone(), log: Vec::new(), last_seq: 0 };
+                        self.trees.insert(data.id.clone(), tree);
+                    }
+                    if let Some(parent) = &data.parent_id {
+                        self.children.entry(parent.clone()).or_default().push(data.id.clone());
+                    }
+                    self.created += 1;
+                    let row = Row { order: self.created, data, runs: Vec::new() };
+                    self.sessions.insert(row.data.id.clone(), row);
+                }
+                Write::Update(new) => {
+                    if let Some(row) = self.sessions.get_mut(&new.id) {
+                        let old = &row.data;
+                        let (parent_id, root_id, depth) = (old.parent_id.clone(), old.root_id.clone(), old.depth);
+                        row.data = Arc::new(SessionData { parent_id, root_id, depth, ..(*new).clone() });
+                    }
+                }
+                Write::Run(run) => {
+                    if let Some(row) = self.sessions.get_mut(&run.session_id) {
+                        match row.runs.iter_mut().rfind(|old| old.id == run.id) {
+                            Some(old) => *old = *run,
+                            None => row.runs.push(*run),
+                        }
+                    }
+                }
+                Write::Append(line) => {
+                    if let Some(tree) = fence.as_ref().and_then(|fence| self.trees.get_mut(&fence.root)) {
+                        tree.last_seq = line.seq;
+                        tree.log.push(line);
+                    }
+                }
+                Write::Command(command) => {
+                    self.commands.insert(command.id.clone(), command);
+                }
+                Write::Delete(id) => self.delete(&id),
+            }
+        }
+        let last_seq = fence.and_then(|fence| self.trees.get(&fence.root)).map_or(0, |tree| tree.last_seq);
+        Committed { last_seq }
+    }
+
+    fn delete(&mut self, id: &SessionId) {
+        let gone = self.subtree(id);
+        let Some(root) = self.sessions.get(id).map(|row| row.data.root_id.clone()) else { return };
+        if let Some(siblings) = self.sessions[id].data.parent_id.as_ref().and_then(|p| self.children.get_mut(p)) {
+            siblings.retain(|sibling| sibling != id);
+        }
+        let gone: std::collections::HashSet<SessionId> = gone.into_iter().collect();
+        for id in &gone {
+            self.sessions.remove(id);
+            self.children.remove(id);
+        }
+        self.commands.retain(|_, command| !gone.contains(&command.session) && !gone.contains(&command.root));
+        if gone.contains(&root) {
+            self.trees.remove(&root);
+        } else if let Some(tree) = self.trees.get_mut(&root) {
+            tree.log.retain(|line| !gone.contains(&line.session));
+        }
+    }
+
+    fn open_runs(&self, root: &SessionId) -> u64 {
+        let open = |id: &SessionId| self.sessions[id].runs.iter().filter(|run| run.state.is_open()).count();
+        self.subtree(root).iter().map(|id| open(id) as u64).sum()
+    }
+
+    fn tree_record(&self, root: &SessionId) -> Option<TreeRecord> {
+        let tree = self.trees.get(root)?;
+        Some(TreeRecord { fence: tree.fence.clone(), last_seq: tree.last_seq, open_runs: self.open_runs(root) })
+    }
+
+    fn sessions(&self, query: &SessionQuery) -> Vec<SessionRecord> {
+        let ids: Vec<SessionId> = match query {
+            SessionQuery::Roots { limit } => {
+                let roots = self.sessions.values().filter(|row| row.data.id == row.data.root_id);
+                let mut roots: Vec<(u64, &SessionId)> = roots.map(|row| (row.order, &row.data.id)).collect();
+                roots.sort_unstable_by(|a, b| b.cmp(a));
+                roots.into_iter().take(*limit).map(|(_, id)| id.clone()).collect()
+            }
+            SessionQuery::Children(id) => self.children(id).to_vec(),
+            SessionQuery::Subtree(id) => self.subtree(id),
+            SessionQuery::Prefix(prefix) => {
+                let matching = self.sessions.values().filter(|row| row.data.id.as_str().starts_with(prefix.as_str()));
+                let mut matching: Vec<&Row> = matching.collect();
+                matching.sort_unstable_by_key(|row| (row.data.depth, row.order));
+                matching.into_iter().take(PREFIX_LIMIT).map(|row| row.data.id.clone()).collect()
+            }
+        };
+        ids.iter().filter_map(|id| self.record(id)).collect()
+    }
+
+    fn events(&self, query: &EventQuery) -> Vec<LogRow> {
+        let Some(tree) = self.trees.get(&query.root) else { return Vec::new() };
+        let start = tree.log.partition_point(|line| line.seq <= query.after);
+        let wanted = |line: &&LogRow| query.session.as_ref().is_none_or(|session| line.session == *session);
+        tree.log[start..].iter().filter(wanted).take(query.limit).cloned().collect()
+    }
+}
+
+fn self_owner(batch: &Batch) -> OwnerId {
+    batch.fence.as_ref().map_or_else(crate::ids::owner, |fence| fence.owner.clone())
+}
+
+impl SessionStore for MemoryStore {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
+        let done = self.lock().and_then(|mut state| {
+            state.check(&batch)?;
+            Ok(state.apply(batch))
+        });
+        if done.is_ok() {
+            self.changes.send_modify(|count| *count += 1);
+        }
+        Box::pin(ready(done))
+    }
+
+    fn claim(&self, root: SessionId, from_epoch: u64) -> BoxFuture<'_, Result<Fence, StoreError>> {
+        let owner = self.owner.clone();
+        let claimed = self.lock().and_then(|mut state| match state.trees.get_mut(&root) {
+            Some(tree) if tree.fence.epoch == from_epoch => {
+                tree.fence = Fence { root, owner, epoch: from_epoch + 1 };
+                Ok(tree.fence.clone())
+            }
+            Some(_) => Err(StoreError::Fenced { root }),
+            None => Err(StoreError::Unknown { id: root }),
+        });
+        Box::pin(ready(claimed))
+    }
+
+    fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<SessionRecord>, StoreError>> {
+        self.read(|state| state.record(&id))
+    }
+
+    fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
+        self.read(|state| state.sessions(&query))
+    }
+
+    fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
+        self.read(|state| state.sessions.get(&session).map_or_else(Vec::new, |row| row.runs.clone()))
+    }
+
+    fn trees(&self, query: TreeQuery) -> BoxFuture<'_, Result<Vec<TreeRecord>, StoreError>> {
+        self.read(|state| match &query {
+            TreeQuery::Root(root) => state.tree_record(root).into_iter().collect(),
+            TreeQuery::Open => {
+                let records = state.trees.keys().filter_map(|root| state.tree_record(root));
+                records.filter(|tree| tree.open_runs > 0).collect()
+            }
+        })
+    }
+
+    fn events(&self, query: EventQuery) -> BoxFuture<'_, Result<Vec<LogRow>, StoreError>> {
+        self.read(|state| state.events(&query))
+    }
+
+    fn open_commands(&self, root: SessionId) -> BoxFuture<'_, Result<Vec<CommandRow>, StoreError>> {
+        self.read(|state| {
+            let open = state.commands.values().filter(|command| command.root == root && command.answer.is_none());
+            let mut open: Vec<CommandRow> = open.cloned().collect();
+            open.sort_by_key(|command| command.asked_at);
+            open
+        })
+    }
+
+    fn command(&self, id: String) -> BoxFuture<'_, Result<Option<CommandRow>, StoreError>> {
+        self.read(|state| state.commands.get(&id).cloned())
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn owner(&self) -> OwnerId {
+        self.owner.clone()
+    }
+
+    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
+        // Nobody else can see this memory: any other owner died with an earlier process.
+        if *owner == self.owner { OwnerState::Alive } else { OwnerState::Dead }
+    }
+
+    fn info(&self) -> StoreInfo {
+        StoreInfo { kind: "memory", path: None }
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        Box::pin(ready(Ok(())))
+    }
+}
+
