@@ -67,14 +67,26 @@ function quote(s, max) {
 function clip(s, max) {
 	if (length(s) <= max) return s
 	s = substr(s, 1, max)
-	while (s != "" && substr(s, length(s)) ~ /[\200-\277]/) s = substr(s, 1, length(s) - 1)
-	if (s != "" && substr(s, length(s)) ~ /[\300-\377]/) s = substr(s, 1, length(s) - 1)
+	while (s != "" && ORD[substr(s, length(s))] >= 128 && ORD[substr(s, length(s))] < 192) s = substr(s, 1, length(s) - 1)
+	if (s != "" && ORD[substr(s, length(s))] >= 192) s = substr(s, 1, length(s) - 1)
 	sub(/\\x?[0-9a-f]?$/, "", s)
 	return s "…"
 }
 
 function binary(line) {
 	return line ~ /[\001-\010\016-\032]/ || NUL_WORKS && index(line, NUL)
+}
+
+# For an awk that cannot see NUL itself: asked only about a file that is about to
+# be reported, because it costs a process.
+function hides_nul(file,    quoted_name, command, count) {
+	if (NUL_WORKS) return 0
+	quoted_name = file
+	gsub(/'/, "'\\''", quoted_name)
+	command = "dd bs=8192 count=1 2>/dev/null <'" quoted_name "' | tr -dc '\\000' | wc -c"
+	command | getline count
+	close(command)
+	return count + 0 > 0
 }
 
 # The part of a name after its last dot, in lower case; "" if there is none.

@@ -13,10 +13,10 @@ BEGIN {
 	if (ARGV[2] != "" || !files) exit
 	counted = files " file" (files == 1 ? "" : "s")
 	if (!readme)
-		finding("docs", 4, "-", "0 of " counted " is a README", "no README", "Somebody new cannot see what this is, how to build it or whom to ask.")
+		finding("docs", 4, "-", "none of " counted, "no README", "Somebody new cannot see what this is, how to build it or whom to ask.")
 	if (!licence && sources)
-		finding("licence", 3, "-", "0 of " counted " is a licence", "no licence", "Without one nobody else may use, change or pass on the code.")
+		finding("licence", 3, "-", "none of " counted, "no licence", "Without one nobody else may use, change or pass on the code.")
 	if (!ci && sources)
-		finding("ci", 3.5, "-", "0 of " counted " configures a build service that the survey knows", "no continuous integration", "A mistake is found by the next person who builds, not by the one who made it.")
+		finding("ci", 3.5, "-", "none of " counted, "no continuous integration that the survey knows", "A mistake is found by the next person who builds, not by the one who made it.")
 	exit
 }

@@ -76,10 +76,13 @@ list_with_git() {
 
 list_with_find() {
 	if [ $nul = yes ]; then print=-print0; else print=-print; fi
+	# Without -print0 such a name would be taken for two.
+	if [ $nul = no ]; then set -- ! -path '*
+*'; else set --; fi
 	find . -type d \( -name .git -o -name .hg -o -name .svn -o -name .jj \) -prune \
 		-o -type d \( -name node_modules -o -name target -o -name .venv -o -name venv \
 		-o -name __pycache__ -o -name .tox -o -name .cache \) -exec sh -c 'echo "$#" >&3' sh {} + -prune \
-		-o -type f $print 3>"$scratch/skipped" >"$scratch/files" 2>"$scratch/find-errors"
+		-o -type f "$@" $print 3>"$scratch/skipped" >"$scratch/files" 2>"$scratch/find-errors"
 	n=$(awk '{ n += $1 } END { print n + 0 }' "$scratch/skipped")
 	[ "$n" -eq 0 ] || unseen "$n directories of dependencies or build output (node_modules, target, …), skipped by name"
 	n=$(wc -l <"$scratch/find-errors" | tr -d ' \t')
@@ -137,7 +140,7 @@ take_inventory() {
 			fi
 		fi
 		if [ $nul = no ]; then
-			unseen 'names with a newline: find or xargs of this machine cannot carry them'
+			unseen 'names with a newline or the like: find and xargs of this machine have no -print0 and -0'
 		fi
 		fact files "$(count_of "$scratch/files")"
 	} >"$scratch/facts"

@@ -10,6 +10,12 @@
 # Nothing is written into the surveyed directory, which is the current one.
 
 set -u
+for tool in awk cat dd find grep head mkdir sed sort tail tr wc xargs; do
+	if ! command -v $tool >/dev/null 2>&1; then
+		printf 'the survey needs %s, which is not on PATH\n' $tool >&2
+		exit 127
+	fi
+done
 # Bytes, not characters: names need not be UTF-8.
 LC_ALL=C
 export LC_ALL

@@ -10,6 +10,7 @@ function scan(file,    line, n, prose, start, name) {
 	n = 0
 	prose = extension(file) == "" || extension(file) ~ /^(txt|md|rst|adoc|org)$/
 	start = 0
+	suspect = 1
 	while ((getline line < file) > 0) {
 		n++
 		if (n < 50 && binary(line)) break
@@ -23,6 +24,8 @@ function scan(file,    line, n, prose, start, name) {
 			}
 		}
 		if (line !~ hint || binary(line)) continue
+		if (suspect && hides_nul(file)) break
+		suspect = 0
 		look(file, n, line, prose)
 	}
 	close(file)

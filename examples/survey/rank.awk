@@ -24,6 +24,12 @@ function topic(kind, list,    part, n, k) {
 	for (k = 1; k <= n; k++) kinds_of[part[k]] = kinds_of[part[k]] " " kind
 }
 
+# 0.9 to the power of `times`; not every awk is built with "^".
+function fade(times,    f) {
+	for (f = 1; times > 0; times--) f *= 0.9
+	return f
+}
+
 $1 == "fact" && $2 == "words" { words = $3; next }
 $1 == "finding" && NF == 7 {
 	n++
@@ -58,7 +64,7 @@ END {
 		best = 0
 		for (i = 1; i <= n; i++) {
 			if (taken[i]) continue
-			now = value[i] * 0.9 ^ used[kind[i]]
+			now = value[i] * fade(used[kind[i]] + 0)
 			# Equal values are ordered by evidence, so that two runs agree.
 			if (!best || now > top || now == top && evidence[i] < evidence[best]) { best = i; top = now }
 		}
