@@ -1,0 +1,41 @@
+//! `cargo xtask bench NAME`: a benchmark of the `offspring-tests` package, as it is released.
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::test_run;
+use crate::workspace::{Workspace, run as run_shown};
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArguments {
+    /// The name of the benchmark.
+    name: String,
+    /// Check what can be counted, not how long it takes.
+    #[arg(long)]
+    smoke: bool,
+    /// Given to the benchmark.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+impl BenchArguments {
+    pub(crate) fn smoke(name: &str) -> Self {
+        Self { name: name.to_owned(), smoke: true, rest: Vec::new() }
+    }
+}
+
+pub(crate) fn run(workspace: &Workspace, arguments: &BenchArguments) -> Result<()> {
+    if !workspace.members()?.has_target("bench", &arguments.name) {
+        bail!("there is no benchmark `{}` in tests/benches", arguments.name);
+    }
+    // Some measurements are between processes. The same build as `cargo run --release` makes.
+    let programs = test_run::build(workspace, &["build", "--release"], "release")?;
+    let mut command =
+        workspace.cargo(["bench", "--package", "offspring-tests", "--bench", &arguments.name, "--"]);
+    if arguments.smoke {
+        command.arg("--smoke");
+    }
+    command.args(&arguments.rest);
+    programs.hand_to(&mut command);
+    run_shown(command)
+}

@@ -1,0 +1,151 @@
+//! Programs that tests talk to and that are not built here.
+//!
+//! A test that needs one which could not be fetched *because the connection failed* is skipped and counted; a peer
+//! that is missing for any other reason fails the run, so that nobody takes a smaller test for a passed one.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::fetch::Fetched;
+use crate::tools::Tool;
+use crate::workspace::Workspace;
+
+/// Names of the peers whose tests are to be skipped, separated by commas; set for the tests.
+pub(crate) const SKIP_VARIABLE: &str = "OFFSPRING_SKIP_PEERS";
+/// A file to which a test that skips itself appends one line, `peer test`; set for the tests.
+pub(crate) const SKIPPED_FILE_VARIABLE: &str = "OFFSPRING_SKIPPED_FILE";
+
+/// A program that tests need.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    needed_for: &'static str,
+    source: Source,
+}
+
+/// Where a peer comes from. A package of another registry becomes one more variant with its name, version and
+/// checksum, fetched by its ordinary client through [`crate::fetch::with_retries`] into the user's cache.
+enum Source {
+    /// Part of the system; looked for by running it with these arguments.
+    System { probe: &'static [&'static str] },
+    /// A program of crates.io, handed to the tests in the named variable.
+    #[allow(dead_code, reason = "the first peers are all part of the system")]
+    Cargo { tool: &'static Tool, variable: &'static str },
+}
+
+const PEERS: &[Peer] = &[
+    Peer {
+        name: "git",
+        needed_for: "repositories with planted facts, and the project id",
+        source: Source::System { probe: &["--version"] },
+    },
+    Peer {
+        name: "sh",
+        needed_for: "agents that are scripts",
+        source: Source::System { probe: &["-c", "exit 0"] },
+    },
+    Peer {
+        name: "awk",
+        needed_for: "the agents of examples/survey.yaml",
+        source: Source::System { probe: &["BEGIN { exit 0 }"] },
+    },
+    Peer {
+        name: "sort",
+        needed_for: "the agents of examples/survey.yaml",
+        source: Source::System { probe: &["/dev/null"] },
+    },
+];
+
+/// What happens to tests whose peer could not be fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeerPolicy {
+    /// The run fails.
+    Required,
+    /// They are skipped, counted and named.
+    #[default]
+    Optional,
+}
+
+/// What the tests get to know about the peers.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    /// Variables that hold the paths of fetched peers.
+    pub(crate) variables: Vec<(String, String)>,
+    /// Peers to do without.
+    pub(crate) missing: Vec<String>,
+}
+
+pub(crate) fn prepare(workspace: &Workspace, policy: PeerPolicy) -> Result<Prepared> {
+    prepare_these(PEERS, policy, |tool| tool.ensure(workspace))
+}
+
+fn prepare_these<F>(peers: &[Peer], policy: PeerPolicy, mut fetch: F) -> Result<Prepared>
+where
+    F: FnMut(&Tool) -> Result<Fetched<std::path::PathBuf>>,
+{
+    let mut prepared = Prepared::default();
+    for peer in peers {
+        match &peer.source {
+            Source::System { probe } => {
+                let mut command = Command::new(peer.name);
+                command.args(*probe).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                let found = command.status().is_ok_and(|status| status.success());
+                if !found {
+                    bail!(
+                        "the tests need `{}` ({}); install it with the system's packages",
+                        peer.name,
+                        peer.needed_for
+                    );
+                }
+            }
+            Source::Cargo { tool, variable } => match fetch(tool)? {
+                Fetched::Ready(path) => {
+                    prepared.variables.push(((*variable).to_owned(), path.to_string_lossy().into_owned()));
+                }
+                Fetched::Unreachable(reason) if policy == PeerPolicy::Required => {
+                    bail!("peer `{}` ({}) is required: {reason}", peer.name, peer.needed_for);
+                }
+                Fetched::Unreachable(reason) => {
+                    eprintln!("   without peer `{}`: {reason}", peer.name);
+                    prepared.missing.push(peer.name.to_owned());
+                }
+            },
+        }
+    }
+    Ok(prepared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::CARGO_DENY;
+
+    const FETCHED: &[Peer] = &[Peer {
+        name: "deny",
+        needed_for: "nothing",
+        source: Source::Cargo { tool: &CARGO_DENY, variable: "DENY_BIN" },
+    }];
+
+    #[test]
+    fn no_connection_skips_unless_peers_are_required() {
+        let offline = |_: &Tool| Ok(Fetched::Unreachable("refused".to_owned()));
+        let prepared = prepare_these(FETCHED, PeerPolicy::Optional, offline).unwrap();
+        assert_eq!(prepared.missing, ["deny"]);
+        let error = prepare_these(FETCHED, PeerPolicy::Required, offline).unwrap_err();
+        assert!(error.to_string().contains("required"));
+    }
+
+    #[test]
+    fn any_other_failure_fails_under_both_policies() {
+        for policy in [PeerPolicy::Optional, PeerPolicy::Required] {
+            assert!(prepare_these(FETCHED, policy, |_| bail!("does not compile")).is_err());
+            let missing: &[Peer] = &[Peer {
+                name: "offspring-no-such-program",
+                needed_for: "nothing",
+                source: Source::System { probe: &[] },
+            }];
+            assert!(prepare_these(missing, policy, |_| bail!("not asked")).is_err());
+        }
+    }
+}
