@@ -1,0 +1,189 @@
+//! Linux: child subreaper, marks, pidfd.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
+
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process, pidfd_open,
+    pidfd_send_signal, prlimit, waitpid,
+};
+
+use super::procfs::{Entry, ask, descendants, end, entry, is_marked, ourselves_and_above, snapshot};
+use super::{KILL_BOUND, Swept};
+use crate::{ProcessIdentity, RunMarker};
+
+pub(crate) const SUPPORTED: bool = true;
+pub(crate) const GUARD_SUPPORTED: bool = true;
+
+pub(crate) fn may_execute(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+pub(crate) fn signal_of(status: ExitStatus) -> Option<i32> {
+    status.signal()
+}
+
+/// Makes orphans of our descendants our children, once for the life of this process.
+pub(crate) fn prepare_host() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    // Kernels without it (before 3.4) hand orphans to init, which reaps them; the marks still find them.
+    DONE.get_or_init(|| _ = rustix::process::set_child_subreaper(Some(getpid())));
+}
+
+/// A process group of its own, for a program without a guard.
+pub(crate) fn own_group(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+/// When a process we hold was started (clock ticks since boot), and in which boot.
+pub(crate) fn origin(pid: u32) -> Option<(u64, String)> {
+    Some((entry(pid.cast_signed())?.started, boot_id()?))
+}
+
+pub(crate) fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+/// Puts the lineage number on a process (`None`: on ourselves), which all it starts from now on inherit.
+pub(crate) fn mark(pid: Option<u32>, marker: RunMarker) -> io::Result<()> {
+    let pid = pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    // The hard limit stays: a child has inherited ours.
+    let hard = rustix::process::getrlimit(Resource::Rttime).maximum;
+    prlimit(pid, Resource::Rttime, Rlimit { current: Some(marker.lineage()), maximum: hard })?;
+    Ok(())
+}
+
+pub(crate) fn is_alive(identity: &ProcessIdentity) -> io::Result<bool> {
+    let Some(boot_id) = boot_id() else {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "/proc tells no boot id"));
+    };
+    let alive = |entry: Entry| entry.started == identity.start_time_ticks() && !entry.dead;
+    Ok(boot_id == identity.boot_id() && entry(identity.pid().cast_signed()).is_some_and(alive))
+}
+
+/// A process that stays the same one after its pid is used again.
+#[derive(Debug)]
+pub(crate) struct Handle(Option<OwnedFd>);
+
+impl Handle {
+    /// Of a child that has not been reaped.
+    pub(crate) fn open(pid: u32) -> Self {
+        let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
+        Self(Pid::from_raw(pid.cast_signed()).and_then(open))
+    }
+
+    /// Ends a guard with all it guards, or a program without guard. Its end is not waited for.
+    pub(crate) fn strike(&self, guarded: bool) {
+        let signal = if guarded { Signal::QUIT } else { Signal::KILL };
+        if let Some(pidfd) = &self.0 {
+            let _ = pidfd_send_signal(pidfd, signal);
+        }
+    }
+}
+
+/// What belongs to one run, and the signals to it.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    marker: RunMarker,
+    /// The guard, or the program without one: pid and start time.
+    root: Option<(i32, u64)>,
+    guarded: bool,
+}
+
+impl Reach {
+    /// Of a child that has not been reaped.
+    pub(crate) fn of_child(pid: u32, marker: RunMarker, guarded: bool) -> Self {
+        let pid = pid.cast_signed();
+        Self { marker, root: entry(pid).map(|entry| (pid, entry.started)), guarded }
+    }
+
+    /// What an earlier process left behind.
+    pub(crate) fn of_leftovers(marker: RunMarker, root: Option<(u32, u64)>) -> Self {
+        let root = root.map(|(pid, started)| (pid.cast_signed(), started));
+        // A guard leads its group as a program without one does; its own group is empty.
+        Self { marker, root, guarded: false }
+    }
+
+    /// Asks for an end: the guard, which asks all others, or every process there is. With a guard it is to be
+    /// called before the guard was reaped, so that its pid is its own.
+    pub(crate) fn ask(&self) {
+        if self.guarded {
+            self.signal_guard(Signal::TERM);
+        } else if let Ok(entries) = snapshot() {
+            ask(&self.find(&entries));
+        }
+    }
+
+    /// Tells the guard to kill everything now. As [`Reach::ask`], before it was reaped.
+    pub(crate) fn hurry_guard(&self) {
+        self.signal_guard(Signal::QUIT);
+    }
+
+    fn signal_guard(&self, signal: Signal) {
+        if let Some(pid) = self.root.and_then(|(pid, _)| Pid::from_raw(pid)) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Ends everything that is found and reaps what is a child of ours by then, but for `held`, whose status
+    /// somebody waits for.
+    pub(crate) fn end(&self, held: Option<u32>) -> io::Result<Swept> {
+        let held = held.map(u32::cast_signed);
+        let us = getpid().as_raw_pid();
+        end(
+            KILL_BOUND,
+            |entries| {
+                self.find(entries)
+                    .into_iter()
+                    .filter(|found| !(found.dead && held == Some(found.pid)))
+                    .collect()
+            },
+            |found| {
+                for known in found.iter().filter(|found| held != Some(found.pid)) {
+                    // By pid only, and only what is still this process and an orphan that fell to us: an embedder's
+                    // other children are not ours to wait for.
+                    let ours =
+                        entry(known.pid).is_some_and(|now| now.started == known.started && now.parent == us);
+                    if let Some(pid) = Pid::from_raw(known.pid).filter(|_| ours) {
+                        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+                    }
+                }
+            },
+        )
+    }
+
+    /// Waits until nothing that is found lives, or the bound is over.
+    pub(crate) fn wait_until_gone(&self, bound: std::time::Duration) {
+        let deadline = std::time::Instant::now() + bound;
+        while std::time::Instant::now() < deadline
+            && snapshot().is_ok_and(|entries| self.find(&entries).iter().any(|entry| !entry.dead))
+        {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// By mark, by root, by the root's group, and whatever descends from these.
+    fn find(&self, entries: &[Entry]) -> Vec<Entry> {
+        let spared = ourselves_and_above(entries);
+        let root = self.root;
+        let recycled = entries.iter().any(|e| root.is_some_and(|(pid, at)| e.pid == pid && e.started != at));
+        let group = root.map(|(pid, _)| pid).filter(|_| !self.guarded && !recycled);
+        let belongs = |entry: &&Entry| {
+            // Nothing of a run is older than its root.
+            root.is_none_or(|(_, started)| entry.started >= started)
+                && !spared.contains(&entry.pid)
+                && (root == Some((entry.pid, entry.started))
+                    || group == Some(entry.group)
+                    || is_marked(entry.pid, self.marker))
+        };
+        let mut found: Vec<Entry> = entries.iter().filter(belongs).copied().collect();
+        let roots: Vec<i32> = found.iter().map(|entry| entry.pid).collect();
+        found.extend(descendants(entries, &roots).into_iter().filter(|entry| !spared.contains(&entry.pid)));
+        found
+    }
+}

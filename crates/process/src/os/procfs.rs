@@ -1,0 +1,197 @@
+//! Linux: the processes there are, and signals that reach exactly the one that was meant.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
+use super::Swept;
+use crate::{MARKER_VARIABLE, RunMarker};
+
+/// Environments larger than this are read in part; the marker stands near the start of ours.
+const ENVIRON_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How often everything is stopped and looked for again before the first SIGKILL: a loop that forks is frozen
+/// within two or three rounds, as each round stops every process that could still fork.
+const FREEZE_ROUNDS: usize = 16;
+
+/// One process as `/proc` shows it. Pid and start time together name it for as long as the machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    /// Clock ticks since boot.
+    pub(crate) started: u64,
+    /// A zombie: nothing to signal, only to reap.
+    pub(crate) dead: bool,
+}
+
+/// Reads `/proc/PID/stat`; `None` when there is no such process.
+pub(crate) fn entry(pid: i32) -> Option<Entry> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold any byte, parentheses too.
+    let end_of_name = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end_of_name + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let started = fields.nth(16)?.parse().ok()?;
+    Some(Entry { pid, parent, group, started, dead: matches!(state, "Z" | "X" | "x") })
+}
+
+/// Every process of the machine (of our pid namespace).
+pub(crate) fn snapshot() -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for file in std::fs::read_dir("/proc")? {
+        let pid = file?.file_name().to_str().and_then(|name| name.parse().ok());
+        entries.extend(pid.and_then(entry));
+    }
+    Ok(entries)
+}
+
+/// The processes below `roots`, these not included.
+pub(crate) fn descendants(entries: &[Entry], roots: &[i32]) -> Vec<Entry> {
+    let mut children: HashMap<i32, Vec<&Entry>> = HashMap::new();
+    for entry in entries {
+        children.entry(entry.parent).or_default().push(entry);
+    }
+    let mut seen: HashSet<i32> = roots.iter().copied().collect();
+    let mut open = roots.to_vec();
+    let mut found = Vec::new();
+    while let Some(pid) = open.pop() {
+        for child in children.get(&pid).into_iter().flatten() {
+            if seen.insert(child.pid) {
+                found.push(**child);
+                open.push(child.pid);
+            }
+        }
+    }
+    found
+}
+
+/// Ourselves and what we descend from: never to be signalled, whatever marks they carry.
+pub(crate) fn ourselves_and_above(entries: &[Entry]) -> HashSet<i32> {
+    let parents: HashMap<i32, i32> = entries.iter().map(|entry| (entry.pid, entry.parent)).collect();
+    let mut pid = rustix::process::getpid().as_raw_pid();
+    let mut above = HashSet::new();
+    while above.insert(pid) {
+        match parents.get(&pid) {
+            Some(&parent) if parent > 0 => pid = parent,
+            _ => break,
+        }
+    }
+    above
+}
+
+/// Whether a process carries the mark of a run, by its limits or by its environment.
+pub(crate) fn is_marked(pid: i32, marker: RunMarker) -> bool {
+    has_lineage(pid, marker.lineage()).unwrap_or(false) || has_variable(pid, marker).unwrap_or(false)
+}
+
+fn has_lineage(pid: i32, lineage: u64) -> Option<bool> {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
+    Some(line.split_ascii_whitespace().next()?.parse() == Ok(lineage))
+}
+
+fn has_variable(pid: i32, marker: RunMarker) -> Option<bool> {
+    let path = PathBuf::from(format!("/proc/{pid}/environ"));
+    let mut environ = Vec::new();
+    std::fs::File::open(path).ok()?.take(ENVIRON_BYTES).read_to_end(&mut environ).ok()?;
+    let wanted = format!("{MARKER_VARIABLE}={marker}");
+    Some(environ.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes()))
+}
+
+/// Sends a signal to exactly this process; one that is gone, its pid perhaps somebody else's by now, is fine.
+///
+/// # Errors
+/// `EPERM`: another user's process.
+pub(crate) fn send(entry: Entry, signal: Signal) -> io::Result<()> {
+    let Some(pid) = Pid::from_raw(entry.pid) else { return Ok(()) };
+    // The pidfd is opened first and the start time read afterwards: if it is the one we know, the pidfd is the
+    // process we know, and stays so however often the pid is used again.
+    let same = || self::entry(entry.pid).is_some_and(|now| now.started == entry.started);
+    let sent = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) if same() => pidfd_send_signal(&pidfd, signal),
+        // Before Linux 5.3 there is no pidfd; the window is then between two lines.
+        Err(Errno::NOSYS) if same() => kill_process(pid, signal),
+        Ok(_) | Err(Errno::NOSYS | Errno::SRCH) => return Ok(()),
+        Err(error) => Err(error),
+    };
+    match sent {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Asks processes to end. SIGCONT follows, because a stopped process would not hear it.
+pub(crate) fn ask(entries: &[Entry]) {
+    for entry in entries.iter().filter(|entry| !entry.dead) {
+        // Another user's process refuses; whoever ends everything reports it.
+        let _ = send(*entry, Signal::TERM).and_then(|()| send(*entry, Signal::CONT));
+    }
+}
+
+/// Ends what `find` finds, again and again until it finds nothing that lives: stop all, look again, kill all. A
+/// stopped process cannot fork, so that a fork loop does not outrun us.
+///
+/// `reap` is called after each round with all that was found.
+pub(crate) fn end(
+    bound: Duration,
+    find: impl Fn(&[Entry]) -> Vec<Entry>,
+    mut reap: impl FnMut(&[Entry]),
+) -> io::Result<Swept> {
+    let deadline = Instant::now() + bound;
+    let mut killed = HashSet::new();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let found = freeze(&find)?;
+        let living = found.iter().filter(|entry| !entry.dead);
+        let (mut tried, mut refused) = (0, 0);
+        for entry in living.clone() {
+            tried += 1;
+            match send(*entry, Signal::KILL) {
+                Ok(()) => _ = killed.insert((entry.pid, entry.started)),
+                Err(_) => refused += 1,
+            }
+        }
+        if tried == 0 {
+            reap(&found);
+            return Ok(Swept { killed: killed.len(), survivors: Vec::new() });
+        }
+        if tried == refused || Instant::now() >= deadline {
+            reap(&found);
+            let survivors = living.map(|entry| entry.pid.unsigned_abs()).collect();
+            return Ok(Swept { killed: killed.len(), survivors });
+        }
+        // Death by SIGKILL is asynchronous, and there is one event per process and none for all of them.
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+        reap(&found);
+    }
+}
+
+/// Stops whatever is found until nothing new turns up.
+fn freeze(find: &impl Fn(&[Entry]) -> Vec<Entry>) -> io::Result<Vec<Entry>> {
+    let mut stopped = HashSet::new();
+    let mut found = find(&snapshot()?);
+    for _ in 0..FREEZE_ROUNDS {
+        let mut fresh = false;
+        for entry in found.iter().filter(|entry| !entry.dead) {
+            if stopped.insert((entry.pid, entry.started)) {
+                fresh = true;
+                let _ = send(*entry, Signal::STOP);
+            }
+        }
+        if !fresh {
+            break;
+        }
+        found = find(&snapshot()?);
+    }
+    Ok(found)
+}
