@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::workspace::Workspace;
+pub(crate) use arrows::OLD_LOCK;
 use source_text::SourceFile;
 
 #[derive(Args, Clone, Debug, Default)]
