@@ -27,6 +27,9 @@
 //! | other Unix | not available: [`SpawnError::GuardUnsupported`] | process group, and the tree as it was before the first signal; what left both is not found |
 //! | elsewhere | not available | not available: [`SpawnError::Unsupported`] |
 //!
+//! Without a guard the second mark is put on a program just after its start: what it orphans before that, with an
+//! empty environment, is not found. Under a guard the mark is there before the program is.
+//!
 //! A process that runs as another user (through `sudo`, say) cannot be signalled; it is listed in
 //! [`Exit::survivors`], never passed over in silence. None of this holds back a program that *wants* to escape: it
 //! stops mistakes, it is no sandbox.

@@ -126,9 +126,9 @@ pub fn spawn(spec: &ProcessSpec) -> Result<Process, SpawnError> {
     // The child is not reaped before its supervisor runs, so its pid is its own.
     let pid = child.id().unwrap_or_default();
     if !guarded {
-        // Later than a guard would, but before a shell has read its first line. Where there is no such mark the
-        // variable and the group remain.
-        let _ = os::mark(Some(pid), marker);
+        // Later than a guard would: what was started and orphaned before this line has the variable only. Where there
+        // is no such mark the variable and the group remain.
+        let _ = os::mark_child(pid, marker);
     }
     let identity = ProcessIdentity::of_child(pid, marker);
     let handle = Handle::open(pid);

@@ -8,7 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use offspring_process::{ProcessIdentity, spawn, sweep};
+use offspring_process::{ProcessIdentity, Stdin, spawn, sweep};
+use tokio::io::AsyncWriteExt;
 use world::{guarded, guards, kill_9, living, shell, token, until, until_sleepers};
 
 const SCRIPT: &str = "OFFSPRING_TEST_SCRIPT";
@@ -24,7 +25,8 @@ fn host_program() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let process = spawn(&spec).unwrap();
+        let mut process = spawn(&spec.stdin(Stdin::Pipe)).unwrap();
+        process.take_stdin().unwrap().write_all(b"go\n").await.unwrap();
         println!("\nidentity {}", process.identity().unwrap());
         process.wait().await;
     });

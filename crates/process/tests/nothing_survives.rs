@@ -6,8 +6,8 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use offspring_process::{ExitKind, Ladder, Stdin, resolve_program, spawn};
-use tokio::io::AsyncReadExt;
+use offspring_process::{ExitKind, Ladder, Process, ProcessSpec, Stdin, StdinPipe, resolve_program, spawn};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{both, guarded, kill_9, living, shell, sleepers, token, until, until_sleepers};
 
 /// Ways to leave a sleeper behind, and how many there are then. `@` is the token.
@@ -20,13 +20,25 @@ const HIDING: [(&str, usize); 6] = [
     ("nohup sh -c 'trap \"\" TERM HUP INT; setsid sleep @' >/dev/null 2>&1 &", 1),
 ];
 
+/// Starts a script that waits for a line first: a program without a guard is marked a moment after its start.
+async fn start_holding_stdin(spec: ProcessSpec) -> (Process, StdinPipe) {
+    let mut process = spawn(&spec.stdin(Stdin::Pipe)).unwrap();
+    let mut stdin = process.take_stdin().unwrap();
+    stdin.write_all(b"go\n").await.unwrap();
+    (process, stdin)
+}
+
+async fn start(spec: ProcessSpec) -> Process {
+    start_holding_stdin(spec).await.0
+}
+
 #[tokio::test]
 async fn l14_cancel_leaves_no_process_however_it_was_hidden() {
     for (hiding, count) in HIDING {
         let token = token();
-        let script = format!("{hiding}\n sleep @").replace('@', &token);
+        let script = format!("read go\n {hiding}\n sleep @").replace('@', &token);
         for (how, spec) in both(&script) {
-            let process = spawn(&spec).unwrap();
+            let process = start(spec).await;
             until_sleepers(&token, count + 1);
             let exit = process.stop(Ladder::terminate().terminate_within(Duration::from_millis(500))).await;
             assert_eq!(living(&token), [], "{how}: {hiding}");
@@ -41,12 +53,12 @@ async fn l14_the_normal_end_leaves_no_process_and_keeps_the_exit_code() {
     for (hiding, count) in HIDING {
         let token = token();
         // The program ends when its stdin does: after the test has seen what it is to leave behind.
-        let script = format!("{hiding}\n read end; exit 3");
+        let script = format!("read go\n {hiding}\n read end; exit 3");
         let script = script.replace('@', &token);
         for (how, spec) in both(&script) {
-            let mut process = spawn(&spec.stdin(Stdin::Pipe)).unwrap();
+            let (process, stdin) = start_holding_stdin(spec).await;
             until_sleepers(&token, count);
-            drop(process.take_stdin());
+            drop(stdin);
             assert_eq!(process.wait().await.status, ExitKind::Code(3), "{how}: {hiding}");
             assert_eq!(living(&token), [], "{how}: {hiding}");
         }
@@ -106,8 +118,8 @@ async fn l14_a_guard_that_cannot_act_is_replaced_by_the_host() {
 async fn l14_kill_9_of_the_guard_is_seen_and_cleaned_up_by_the_host() {
     for (hiding, count) in HIDING {
         let token = token();
-        let script = format!("{hiding}\n sleep @").replace('@', &token);
-        let process = spawn(&guarded(&script)).unwrap();
+        let script = format!("read go\n {hiding}\n sleep @").replace('@', &token);
+        let process = start(guarded(&script)).await;
         until_sleepers(&token, count + 1);
         kill_9(&[process.pid()]);
         let exit = process.wait().await;
@@ -189,7 +201,7 @@ async fn l14_what_the_guard_cannot_execute_is_said_in_one_line() {
     let text = dir.path().join("text");
     std::fs::write(&text, "echo hello\n").unwrap();
     for (program, code) in [(dir.path().join("none"), 127), (text, 126), (dir.path().to_owned(), 126)] {
-        let spec = offspring_process::ProcessSpec::new(&program, "/");
+        let spec = ProcessSpec::new(&program, "/");
         let spec = spec.guard(offspring_process::GuardProgram::new(world::GUARD));
         let exit = spawn(&spec).unwrap().wait().await;
         assert_eq!(exit.status, ExitKind::Code(code), "{}", program.display());
@@ -234,7 +246,7 @@ async fn w10_nothing_but_the_listed_environment_reaches_the_program() {
     let env = resolve_program("env".as_ref(), &here, path.get("PATH")).unwrap();
     for guard in [None, Some(offspring_process::GuardProgram::new(world::GUARD))] {
         let listed = offspring_process::Environment::empty().set("ONE", "1").set("TWO", "a b");
-        let mut spec = offspring_process::ProcessSpec::new(&env, "/").environment(listed);
+        let mut spec = ProcessSpec::new(&env, "/").environment(listed);
         if let Some(guard) = guard {
             spec = spec.guard(guard);
         }
@@ -255,8 +267,8 @@ async fn w10_a_start_that_fails_shows_no_value_and_starts_nothing() {
     let error = spawn(&bad).unwrap_err();
     let text = format!("{error} {error:?} {bad:?}");
     assert!(text.contains("API_KEY") && !text.contains("hunter2"), "{text}");
-    let error = spawn(&offspring_process::ProcessSpec::new("sh", "/")).unwrap_err();
+    let error = spawn(&ProcessSpec::new("sh", "/")).unwrap_err();
     assert!(error.to_string().contains("absolute"), "{error}");
-    let error = spawn(&offspring_process::ProcessSpec::new("/bin/sh", "/no/such/place")).unwrap_err();
+    let error = spawn(&ProcessSpec::new("/bin/sh", "/no/such/place")).unwrap_err();
     assert!(error.to_string().contains("/no/such/place"), "{error}");
 }

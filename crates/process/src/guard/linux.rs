@@ -124,7 +124,7 @@ impl Guard {
         let _ = rustix::process::setsid();
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|error| Failure::new("become a subreaper", error))?;
-        os::mark(None, order.marker).map_err(|error| Failure::new("mark the run", error))?;
+        os::mark_self(order.marker).map_err(|error| Failure::new("mark the run", error))?;
 
         let program = Command::new(&order.program).args(&order.args).process_group(0).spawn();
         let program = program.map_err(|error| {

@@ -1,5 +1,6 @@
 //! Linux: child subreaper, marks, pidfd.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -7,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process, pidfd_open,
     pidfd_send_signal, prlimit, waitpid,
@@ -49,13 +51,40 @@ pub(crate) fn boot_id() -> Option<String> {
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Puts the lineage number on a process (`None`: on ourselves), which all it starts from now on inherit.
-pub(crate) fn mark(pid: Option<u32>, marker: RunMarker) -> io::Result<()> {
-    let pid = pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+/// Puts the lineage number on ourselves, which all we start from now on inherit.
+pub(crate) fn mark_self(marker: RunMarker) -> io::Result<()> {
+    mark(None, marker)
+}
+
+/// Puts the lineage number on a child that was just started, and on what it may have started in the meantime.
+pub(crate) fn mark_child(pid: u32, marker: RunMarker) -> io::Result<()> {
+    let mut open = vec![pid.cast_signed()];
+    let mut seen = HashSet::new();
+    while let Some(pid) = open.pop() {
+        if seen.insert(pid) {
+            // The mark first, the children afterwards: who was started later has inherited it.
+            mark(Pid::from_raw(pid), marker)?;
+            open.extend(children(pid));
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel lists as children of a process with one thread; nothing where it does not (`PROC_CHILDREN`).
+fn children(pid: i32) -> Vec<i32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let pids = list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.filter(|&child| entry(child).is_some_and(|entry| entry.parent == pid)).collect()
+}
+
+fn mark(pid: Option<Pid>, marker: RunMarker) -> io::Result<()> {
     // The hard limit stays: a child has inherited ours.
     let hard = rustix::process::getrlimit(Resource::Rttime).maximum;
-    prlimit(pid, Resource::Rttime, Rlimit { current: Some(marker.lineage()), maximum: hard })?;
-    Ok(())
+    match prlimit(pid, Resource::Rttime, Rlimit { current: Some(marker.lineage()), maximum: hard }) {
+        // Gone already.
+        Ok(_) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(crate) fn is_alive(identity: &ProcessIdentity) -> io::Result<bool> {

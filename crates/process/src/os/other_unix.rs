@@ -41,7 +41,7 @@ pub(crate) fn boot_id() -> Option<String> {
     None
 }
 
-pub(crate) fn mark(_: Option<u32>, _: RunMarker) -> io::Result<()> {
+pub(crate) fn mark_child(_: u32, _: RunMarker) -> io::Result<()> {
     Err(unsupported())
 }
 
