@@ -227,15 +227,9 @@ impl Ancestry {
         }
     }
 
-    /// Gives one session, with nothing above it, unless this walk has visited it.
-    ///
-    /// To be the last step of a walk: [`climb`](Self::climb) takes what is above a visited session for visited.
-    pub(crate) fn visit_only(&mut self, at: u32, visit: impl FnOnce(u32)) {
-        let node = &mut self.nodes[at as usize];
-        if node.visited != self.walk {
-            node.visited = self.walk;
-            visit(node.mark);
-        }
+    /// The mark of one session, unless this walk has visited it.
+    pub(crate) fn unvisited_mark(&self, at: u32) -> Option<u32> {
+        self.nodes.get(at as usize).filter(|node| node.visited != self.walk).map(|node| node.mark)
     }
 }
 

@@ -25,9 +25,10 @@ pub const EARLIER_RUNS: usize = 16;
 /// let run = RunId::new("run_1").unwrap();
 /// let mut runs = Runs::default();
 /// runs.open(run.clone())?;
-/// runs.observe(&run, Signal::Started);
 /// assert_eq!(runs.state(), SessionState::Running);
 ///
+/// let start = runs.observe(&run, Signal::Started);
+/// assert_eq!(start, Transition::Applied { from: RunState::Pending, to: RunState::Running });
 /// let end = runs.observe(&run, Signal::Terminal(Outcome::Completed));
 /// assert_eq!(end, Transition::Applied { from: RunState::Running, to: RunState::Ended(Outcome::Completed) });
 /// assert_eq!(runs.observe(&run, Signal::Event), Transition::Late);

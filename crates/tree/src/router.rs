@@ -77,7 +77,6 @@ pub enum Notification<'a> {
 
 /// Where a notification goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
 pub struct Route<'a> {
     matched: &'a [SubscriptionKey],
     edge: Option<Result<EdgeChange, InvalidStart>>,
@@ -256,15 +255,14 @@ impl Router {
         }
     }
 
-    /// Collects the subscriptions whose root is this very session (T5).
+    /// Collects the subscriptions whose root is this very session (T5). The last step of a walk: it does
+    /// not count as a visit.
     fn reach_only(&mut self, id: &str, cost: &mut Cost) {
         cost.lookups += 1;
-        let Some(at) = self.ancestry.find(id) else { return };
-        let Self { ancestry, groups, matched, .. } = self;
-        ancestry.visit_only(at, |mark| {
+        if let Some(mark) = self.ancestry.find(id).and_then(|at| self.ancestry.unvisited_mark(at)) {
             cost.hops += 1;
-            collect(groups, mark, matched);
-        });
+            collect(&self.groups, mark, &mut self.matched);
+        }
     }
 
     fn collect_upwards(&mut self, at: u32, cost: &mut Cost) {

@@ -91,7 +91,6 @@ pub enum TurnEnd {
 
 /// What a notification is to a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use]
 pub enum TurnStep {
     /// It came before the prompt's receipt and is not part of the turn (T13).
     BeforeReceipt,
