@@ -189,11 +189,16 @@ fn count(mut command: Command, reads: Reads) -> Result<(Totals, bool)> {
     for line in lines.split(b'\n') {
         let line = line.with_context(|| format!("reading from `{name}`"))?;
         let line = String::from_utf8_lossy(&line);
-        eprintln!("{line}");
         let summary = match reads {
             Reads::Nextest => nextest_summary(&line),
             Reads::Libtest => libtest_summary(&line),
         };
+        // Binaries without tests would fill screens with nothing.
+        let is_empty =
+            line.trim().is_empty() || line == "running 0 tests" || summary == Some(Totals::default());
+        if !(is_empty && matches!(reads, Reads::Libtest)) {
+            eprintln!("{line}");
+        }
         if let Some(summary) = summary {
             seen = true;
             totals.add(&summary);
