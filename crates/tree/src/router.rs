@@ -1,7 +1,6 @@
 //! Which subscriptions a notification of a peer belongs to (T2–T8, T15).
 
 use offspring_protocol::SessionId;
-use smallvec::SmallVec;
 
 use crate::ancestry::{Ancestry, EdgeChange, InvalidStart, NONE};
 
@@ -39,7 +38,7 @@ pub struct Router {
 struct Group {
     root: SessionId,
     /// In the order in which they were made; empty in a free slot.
-    keys: SmallVec<[SubscriptionKey; 1]>,
+    keys: Vec<SubscriptionKey>,
 }
 
 /// A subscription to a root and everything below it. Never given out twice by one router.
@@ -230,7 +229,7 @@ impl Router {
         if let Some(mark) = at.map(|at| self.ancestry.mark(at)).filter(|&mark| mark != NONE) {
             return mark;
         }
-        let group = Group { root: root.clone(), keys: SmallVec::new() };
+        let group = Group { root: root.clone(), keys: Vec::new() };
         let mark = match self.free.pop() {
             Some(mark) => {
                 self.groups[mark as usize] = group;
