@@ -1,1 +1,229 @@
 //! The store in one SQLite file.
+//!
+//! One thread writes: it commits whatever is queued at once, each batch in a savepoint of its own. A few
+//! connections read. Processes may share the file: they take turns, wait for each other up to a bound, and
+//! know from locked files beside it who lives.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `<db>` | the tables; readable by its user only, like everything below |
+//! | `<db>-wal`, `<db>-shm` | SQLite's log and index; there while the store is open |
+//! | `<db>.owners/<owner>.lock` | locked while that process lives |
+//! | `<db>.owners/.next`, `.turn`, `.make` | who writes next, who writes, who makes the file |
+//!
+//! What was deleted is overwritten with zeros, in the file and in the log. The file does not shrink by
+//! itself: freed pages are used again; `VACUUM` gives them back. Network file systems (NFS, SMB and CIFS,
+//! 9p, AFS, Ceph, Coda, Lustre, GPFS, BeeGFS, NCP) are refused on Linux; elsewhere, and behind FUSE, whoever
+//! names such a file is on their own.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use offspring_protocol::{OwnerId, RunRecord, SessionId};
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+
+use super::{
+    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord, SessionStore,
+    StoreError, StoreInfo, TreeQuery, TreeRecord,
+};
+
+mod apply;
+mod changes;
+mod code;
+mod fault;
+mod file;
+mod kind;
+mod owners;
+mod read;
+mod readers;
+mod schema;
+mod turnstile;
+mod writer;
+
+use changes::Changes;
+use fault::{Fault, Place};
+use readers::Readers;
+use writer::{Ask, Work, Writer};
+
+/// How a [`SqliteStore`] behaves.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// How long a write waits for other programs before [`StoreError::Busy`]; 30 s by default.
+    pub busy_timeout: Duration,
+    /// Batches in one transaction at most; 512 by default. 1 commits each alone, which is slower.
+    pub max_group: usize,
+    /// Batches that may wait for the writing thread; 1,024 by default. More callers wait for a place.
+    pub queue: usize,
+    /// Connections that read, opened when they are needed; 4 by default.
+    pub readers: usize,
+    /// How often [`changes`](SessionStore::changes) looks for commits of other processes while somebody
+    /// listens; 25 ms by default.
+    pub poll: Duration,
+    /// Bytes the file may have; beyond, writes are refused with [`StoreError::Full`]. Unbounded by default.
+    pub max_bytes: Option<u64>,
+    /// Bytes of a page of a new file, a power of two from 512 to 65,536; 4,096 by default.
+    pub page_bytes: u32,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            busy_timeout: Duration::from_secs(30),
+            max_group: 512,
+            queue: 1_024,
+            readers: 4,
+            poll: Duration::from_millis(25),
+            max_bytes: None,
+            page_bytes: 4_096,
+        }
+    }
+}
+
+/// The store in one SQLite file. Used inside a tokio runtime.
+///
+/// Dropping it writes what is queued and waits up to 2 s for that; [`close`](SessionStore::close) waits
+/// until it is done.
+#[derive(Debug)]
+pub struct SqliteStore {
+    place: Place,
+    owners: PathBuf,
+    owner: OwnerId,
+    closed: AtomicBool,
+    readers: Arc<Readers>,
+    changes: Arc<Changes>,
+    // Last: what reads and listens goes first.
+    writer: Writer,
+}
+
+impl SqliteStore {
+    /// Opens the file; makes it, and the directories above it, where they are missing.
+    ///
+    /// Blocks while it migrates or waits for another process that does.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] for a place that cannot hold a store, or a file of another program;
+    /// [`StoreError::Corrupt`] for a damaged or empty file; [`StoreError::Newer`] for one of a later
+    /// version; [`StoreError::Busy`] when others keep it locked.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
+        let (place, owners) = file::prepare(path.as_ref(), &options)?;
+        let conn = file::open_writer(&place, &options)?;
+        let owner = crate::ids::owner();
+        let lock = owners::OwnerLock::take(&place, &owners, &owner)?;
+        let turnstile = turnstile::Turnstile::open(&place, &owners)?;
+        let changes = Changes::new(&place, options.poll);
+        let readers = Readers::new(&place, options.readers);
+        let work = Work {
+            place: place.clone(),
+            conn,
+            turnstile,
+            owner: owner.clone(),
+            lock,
+            changes: Arc::clone(&changes),
+            max_group: options.max_group,
+        };
+        let writer = Writer::start(work, options.queue)?;
+        Ok(Self { place, owners, owner, closed: AtomicBool::new(false), readers, changes, writer })
+    }
+
+    async fn ask<T>(
+        &self,
+        ask: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Ask,
+    ) -> Result<T, StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Closed);
+        }
+        let (answer, answered) = oneshot::channel();
+        self.writer.ask(ask(answer)).await?;
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        Box::pin(Arc::clone(&self.readers).read(read))
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.readers.close();
+        self.changes.close();
+    }
+}
+
+impl SessionStore for SqliteStore {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
+        Box::pin(self.ask(|answer| Ask::Commit(batch, answer)))
+    }
+
+    fn claim(&self, root: SessionId, from_epoch: u64) -> BoxFuture<'_, Result<Fence, StoreError>> {
+        Box::pin(self.ask(move |answer| Ask::Claim { root, from_epoch, answer }))
+    }
+
+    fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<SessionRecord>, StoreError>> {
+        self.read(move |conn| read::session(conn, &id))
+    }
+
+    fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
+        self.read(move |conn| read::sessions(conn, &query))
+    }
+
+    fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
+        self.read(move |conn| read::runs(conn, &session))
+    }
+
+    fn trees(&self, query: TreeQuery) -> BoxFuture<'_, Result<Vec<TreeRecord>, StoreError>> {
+        self.read(move |conn| read::trees(conn, &query))
+    }
+
+    fn events(&self, query: EventQuery) -> BoxFuture<'_, Result<Vec<LogRow>, StoreError>> {
+        self.read(move |conn| read::events(conn, &query))
+    }
+
+    fn open_commands(&self, root: SessionId) -> BoxFuture<'_, Result<Vec<CommandRow>, StoreError>> {
+        self.read(move |conn| read::open_commands(conn, &root))
+    }
+
+    fn command(&self, id: String) -> BoxFuture<'_, Result<Option<CommandRow>, StoreError>> {
+        self.read(move |conn| read::command(conn, &id))
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn owner(&self) -> OwnerId {
+        self.owner.clone()
+    }
+
+    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
+        owners::state(&self.owners, owner)
+    }
+
+    fn info(&self) -> StoreInfo {
+        StoreInfo { kind: "sqlite", path: Some(self.place.path.clone()) }
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.closed.store(true, Ordering::Release);
+        Box::pin(async {
+            self.readers.close();
+            self.changes.close();
+            let (answer, answered) = oneshot::channel();
+            // An error means it was closed before, and has ended or is ending.
+            if self.writer.ask(Ask::Close(answer)).await.is_ok() {
+                let _ = answered.await;
+            }
+            Ok(())
+        })
+    }
+}
