@@ -12,10 +12,12 @@ use offspring_protocol::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+mod detached;
 mod memory;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+pub(crate) use detached::DetachedStore;
 pub use memory::MemoryStore;
 
 /// The right to write to one tree: who owns it, and the how-manieth owner that is.

@@ -1,13 +1,13 @@
 //! The store without a file: everything is gone with the process.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use foldhash::fast::RandomState;
 use futures_util::future::{BoxFuture, ready};
-use offspring_protocol::{OwnerId, RunRecord, SessionData, SessionId};
+use offspring_protocol::{OwnerId, RunId, RunRecord, SessionData, SessionId};
 use tokio::sync::watch;
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
 };
 
 type Map<K, V> = HashMap<K, V, RandomState>;
+type Set<T> = HashSet<T, RandomState>;
 
 /// How many sessions a [`SessionQuery::Prefix`] gives.
 const PREFIX_LIMIT: usize = 20;
@@ -103,68 +104,50 @@ impl State {
         found
     }
 
-    fn tree_of(&self, id: &SessionId) -> Option<&Tree> {
-        self.trees.get(&self.sessions.get(id)?.data.root_id)
-    }
-
     /// Refuses what cannot be done before anything is changed: all or nothing without an undo.
     fn check(&self, batch: &Batch) -> Result<(), StoreError> {
-        let mut made: Vec<&SessionData> = Vec::new();
-        let mut next = None;
-        if let Some(fence) = &batch.fence {
-            match self.trees.get(&fence.root) {
-                Some(tree) if tree.fence != *fence => return Err(StoreError::Fenced { root: fence.root.clone() }),
-                Some(tree) => next = Some(tree.last_seq + 1),
-                None => next = Some(1),
+        let mut plan = Plan { state: self, made: Map::default(), gone: Set::default() };
+        let mut next = 1;
+        if let Some(fence) = &batch.fence
+            && let Some(tree) = self.trees.get(&fence.root)
+        {
+            if tree.fence != *fence {
+                return Err(StoreError::Fenced { root: fence.root.clone() });
             }
+            next = tree.last_seq + 1;
         }
-        let known = |made: &[&SessionData], id: &SessionId| -> Result<(), StoreError> {
-            if self.sessions.contains_key(id) || made.iter().any(|row| row.id == *id) {
-                Ok(())
-            } else {
-                Err(StoreError::Unknown { id: id.clone() })
-            }
-        };
         for write in &batch.writes {
+            let fence = |id| super::fence_root(batch.fence.as_ref(), id);
             match write {
                 Write::Session(data) => {
                     super::check_row(data)?;
-                    let root = super::fence_root(batch.fence.as_ref(), &data.id)?;
-                    if let Some(taken) = self.tree_of(&data.id) {
-                        return Err(StoreError::Taken { id: data.id.clone(), owner: taken.fence.owner.clone() });
+                    let root = fence(&data.id)?;
+                    plan.make(batch, root, data)?;
+                    if data.id == *root {
+                        next = 1;
                     }
-                    if made.iter().any(|row| row.id == data.id) {
-                        return Err(StoreError::Taken { id: data.id.clone(), owner: self_owner(batch) });
-                    }
-                    if data.root_id != *root {
-                        return Err(StoreError::Fenced { root: data.root_id.clone() });
-                    }
-                    if data.id != data.root_id {
-                        known(&made, &data.root_id)?;
-                    }
-                    made.push(data);
                 }
                 Write::Update(data) => {
-                    super::fence_root(batch.fence.as_ref(), &data.id)?;
-                    known(&made, &data.id)?;
+                    super::check_row(data)?;
+                    plan.own(fence(&data.id)?, &data.id)?;
                 }
                 Write::Run(run) => {
-                    super::fence_root(batch.fence.as_ref(), &run.session_id)?;
-                    known(&made, &run.session_id)?;
+                    run.id.check_storable()?;
+                    plan.own(fence(&run.session_id)?, &run.session_id)?;
                 }
-                Write::Append(row) => {
-                    let root = super::fence_root(batch.fence.as_ref(), &row.session)?;
-                    known(&made, &row.session)?;
-                    let expected = next.unwrap_or(1);
-                    if row.seq != expected {
-                        return Err(StoreError::NotNext { root: root.clone(), expected, got: row.seq });
+                Write::Append(line) => {
+                    let root = fence(&line.session)?;
+                    plan.own(root, &line.session)?;
+                    if line.seq != next {
+                        return Err(StoreError::NotNext { root: root.clone(), expected: next, got: line.seq });
                     }
-                    next = Some(expected + 1);
+                    line.run.as_ref().map_or(Ok(()), RunId::check_storable)?;
+                    next += 1;
                 }
-                Write::Command(command) => known(&made, &command.root)?,
+                Write::Command(command) => plan.known(&command.root).map(drop)?,
                 Write::Delete(id) => {
-                    super::fence_root(batch.fence.as_ref(), id)?;
-                    known(&made, id)?;
+                    plan.own(fence(id)?, id)?;
+                    plan.delete(id);
                 }
             }
         }
@@ -180,7 +163,8 @@ impl State {
                         let tree = Tree { fence: fence.clone(), log: Vec::new(), last_seq: 0 };
                         self.trees.insert(data.id.clone(), tree);
                     }
-                    if let Some(parent) = &data.parent_id {
+                    // A root's parent, if it names one, is in no tree of ours (rule L3).
+                    if let Some(parent) = data.parent_id.as_ref().filter(|_| data.id != data.root_id) {
                         self.children.entry(parent.clone()).or_default().push(data.id.clone());
                     }
                     self.created += 1;
@@ -224,7 +208,7 @@ impl State {
         if let Some(siblings) = self.sessions[id].data.parent_id.as_ref().and_then(|p| self.children.get_mut(p)) {
             siblings.retain(|sibling| sibling != id);
         }
-        let gone: std::collections::HashSet<SessionId> = gone.into_iter().collect();
+        let gone: Set<SessionId> = gone.into_iter().collect();
         for id in &gone {
             self.sessions.remove(id);
             self.children.remove(id);
@@ -275,8 +259,60 @@ impl State {
     }
 }
 
-fn self_owner(batch: &Batch) -> OwnerId {
-    batch.fence.as_ref().map_or_else(crate::ids::owner, |fence| fence.owner.clone())
+/// What the rows will be after the writes of a batch that were checked so far.
+struct Plan<'a> {
+    state: &'a State,
+    made: Map<&'a SessionId, &'a SessionData>,
+    gone: Set<&'a SessionId>,
+}
+
+impl<'a> Plan<'a> {
+    fn row(&self, id: &SessionId) -> Option<&'a SessionData> {
+        let made = self.made.get(id).copied();
+        made.or_else(|| self.state.sessions.get(id).filter(|_| !self.gone.contains(id)).map(|row| &*row.data))
+    }
+
+    fn known(&self, id: &SessionId) -> Result<&'a SessionData, StoreError> {
+        self.row(id).ok_or_else(|| StoreError::Unknown { id: id.clone() })
+    }
+
+    /// A session of the fence's own tree; the fence is for no other.
+    fn own(&self, root: &SessionId, id: &SessionId) -> Result<(), StoreError> {
+        let row = self.known(id)?;
+        if row.root_id == *root { Ok(()) } else { Err(StoreError::Fenced { root: row.root_id.clone() }) }
+    }
+
+    fn make(&mut self, batch: &Batch, root: &SessionId, data: &'a SessionData) -> Result<(), StoreError> {
+        if let Some(taken) = self.row(&data.id) {
+            let owner = self.state.trees.get(&taken.root_id).map(|tree| &tree.fence);
+            let owner = owner.or(batch.fence.as_ref()).map_or_else(crate::ids::owner, |fence| fence.owner.clone());
+            return Err(StoreError::Taken { id: data.id.clone(), owner });
+        }
+        if data.root_id != *root {
+            return Err(StoreError::Fenced { root: data.root_id.clone() });
+        }
+        if data.id != data.root_id {
+            self.known(&data.root_id)?;
+            let parent = data.parent_id.as_ref().unwrap_or(&data.root_id);
+            let unknown = || StoreError::Unknown { id: parent.clone() };
+            let found = self.row(parent).filter(|row| data.parent_id.is_some() && row.root_id == *root);
+            found.ok_or_else(unknown)?;
+        }
+        self.made.insert(&data.id, data);
+        Ok(())
+    }
+
+    fn delete(&mut self, id: &SessionId) {
+        let mut stack = vec![id.clone()];
+        while let Some(id) = stack.pop() {
+            let children = self.made.values().filter(|row| row.id != row.root_id && row.parent_id.as_ref() == Some(&id));
+            stack.extend(children.map(|row| row.id.clone()));
+            if self.made.remove(&id).is_none() && let Some((id, _)) = self.state.sessions.get_key_value(&id) {
+                self.gone.insert(id);
+            }
+            stack.extend(self.state.children(&id).iter().filter(|child| !self.gone.contains(child)).cloned());
+        }
+    }
 }
 
 impl SessionStore for MemoryStore {

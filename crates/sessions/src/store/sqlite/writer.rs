@@ -207,6 +207,8 @@ impl Group<'_> {
                         let waited = now.duration_since(job.asked);
                         job.refuse(self.place.busy(waited));
                     }
+                    // SQLite does not wait where it sees a deadlock coming.
+                    thread::sleep(Duration::from_millis(1));
                 }
                 // One batch too big for the disk must not take the others with it.
                 Err(Failed::Fault(_)) if jobs.len() > 1 => {

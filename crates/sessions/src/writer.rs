@@ -1,0 +1,229 @@
+//! The one task that numbers, commits and announces the events of a tree (rules L1, L16).
+//!
+//! What waits while a commit is in flight goes into the next one together; consecutive deltas of one run
+//! become one. Nothing is shown before its commit, so a number that was shown is never given again.
+
+use std::sync::{Arc, Weak};
+
+use offspring_protocol::{
+    Envelope, Event, RawEvent, RunId, SessionInfo, event::TextDelta,
+};
+use offspring_tree::lifecycle::{Signal, Transition};
+use smallvec::SmallVec;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    bus::Bus,
+    ids,
+    live::LiveTree,
+    store::{Batch, Durability, Fence, LogRow, SessionStore, StoreError, Write},
+};
+
+/// Operations that may wait for a tree's writer; whoever sends more waits (back-pressure, not refusal).
+const QUEUE: usize = 256;
+/// Operations that go into one commit.
+const MAX_OPS_PER_COMMIT: usize = 512;
+/// A merged delta is not longer than this (rule L16).
+const MAX_MERGED_BYTES: usize = 4 << 10;
+
+/// What is to be written and announced, all or nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Op {
+    pub(crate) writes: SmallVec<[Write; 2]>,
+    pub(crate) lines: SmallVec<[Line; 2]>,
+    pub(crate) durability: Durability,
+    /// Might be refused for a reason of its own (an id given from outside): committed alone.
+    pub(crate) alone: bool,
+    pub(crate) done: Option<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+/// An event that has no number yet.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) session: Arc<SessionInfo>,
+    pub(crate) run: Option<RunId>,
+    pub(crate) body: Body,
+    pub(crate) signal: Signal,
+}
+
+/// Text is kept as text until it is numbered, so that it can still be merged.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Text(String),
+    Thinking(String),
+    Raw(RawEvent),
+}
+
+impl Line {
+    pub(crate) fn new(session: &Arc<SessionInfo>, run: Option<&RunId>, event: Event) -> Self {
+        let signal = match (&event, event.terminal()) {
+            (_, Some(outcome)) => Signal::Terminal(outcome),
+            (Event::RunStarted(_), None) => Signal::Started,
+            _ => Signal::Event,
+        };
+        let body = match event {
+            Event::TextDelta(delta) => Body::Text(delta.text),
+            Event::ThinkingDelta(delta) => Body::Thinking(delta.text),
+            other => Body::Raw(RawEvent::from(&other)),
+        };
+        Self { session: Arc::clone(session), run: run.cloned(), body, signal }
+    }
+
+    /// Appends `next` to this line if both are text of the same kind and run.
+    fn merge(&mut self, next: &Self) -> bool {
+        let same = self.run == next.run && self.session.id == next.session.id;
+        match (&mut self.body, &next.body) {
+            (Body::Text(text), Body::Text(more)) | (Body::Thinking(text), Body::Thinking(more))
+                if same && text.len() + more.len() <= MAX_MERGED_BYTES =>
+            {
+                text.push_str(more);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl From<Body> for RawEvent {
+    fn from(body: Body) -> Self {
+        match body {
+            Body::Text(text) => Self::from(&Event::TextDelta(TextDelta { text })),
+            Body::Thinking(text) => Self::from(&Event::ThinkingDelta(TextDelta { text })),
+            Body::Raw(raw) => raw,
+        }
+    }
+}
+
+/// A channel for the writer of one tree.
+pub(crate) fn channel() -> (mpsc::Sender<Op>, mpsc::Receiver<Op>) {
+    mpsc::channel(QUEUE)
+}
+
+/// Writes until every sender is gone.
+pub(crate) async fn write(
+    tree: Weak<LiveTree>,
+    fence: Fence,
+    mut last_seq: u64,
+    mut ops: mpsc::Receiver<Op>,
+    store: Arc<dyn SessionStore>,
+    bus: Arc<Bus>,
+) {
+    let mut waiting: Vec<Op> = Vec::new();
+    loop {
+        if waiting.is_empty() && ops.recv_many(&mut waiting, MAX_OPS_PER_COMMIT).await == 0 {
+            return;
+        }
+        let later = split(&mut waiting);
+        let mut acks: SmallVec<[oneshot::Sender<Result<(), StoreError>>; 8]> = SmallVec::new();
+        let batch = Numbered::new(&tree, &fence, last_seq, &mut waiting, &mut acks);
+        waiting = later;
+        let result = store.commit(batch.batch).await;
+        match &result {
+            Ok(_) => {
+                last_seq = batch.last_seq;
+                bus.publish(&batch.envelopes);
+            }
+            Err(error) => {
+                tracing::warn!(root = %fence.root, %error, "a write to the store failed");
+                if !matches!(error, StoreError::Taken { .. } | StoreError::BadId(_)) {
+                    fail(&tree, error);
+                }
+            }
+        }
+        let result = result.map(drop);
+        for ack in acks {
+            // Whoever asked may have gone away; what it asked is done all the same.
+            let _ = ack.send(result.clone());
+        }
+    }
+}
+
+/// Keeps in `waiting` what goes into this commit and gives back the rest: one that might be refused goes alone.
+fn split(waiting: &mut Vec<Op>) -> Vec<Op> {
+    match waiting.iter().position(|op| op.alone) {
+        Some(0) => waiting.split_off(1),
+        Some(first) => waiting.split_off(first),
+        None => Vec::new(),
+    }
+}
+
+/// After a failed commit the tree accepts nothing more, and everything in it is asked to stop: going on
+/// without a record would be work that nobody can find again.
+fn fail(tree: &Weak<LiveTree>, error: &StoreError) {
+    let Some(tree) = tree.upgrade() else { return };
+    let mut state = tree.state();
+    state.failed.get_or_insert_with(|| error.clone());
+    for open in state.members.values().filter_map(|member| member.open.as_ref()) {
+        open.stop.cancel();
+    }
+}
+
+struct Numbered {
+    batch: Batch,
+    last_seq: u64,
+    envelopes: Vec<Arc<Envelope>>,
+}
+
+impl Numbered {
+    fn new(
+        tree: &Weak<LiveTree>,
+        fence: &Fence,
+        last_seq: u64,
+        ops: &mut Vec<Op>,
+        acks: &mut SmallVec<[oneshot::Sender<Result<(), StoreError>>; 8]>,
+    ) -> Self {
+        let at = ids::now();
+        let mut lines: Vec<Line> = Vec::new();
+        let mut writes: Vec<Write> = Vec::new();
+        let mut durability = Durability::default();
+        for op in ops.drain(..) {
+            writes.extend(op.writes);
+            durability = durability.max(op.durability);
+            acks.extend(op.done);
+            for line in op.lines {
+                if !lines.last_mut().is_some_and(|last| last.merge(&line)) {
+                    lines.push(line);
+                }
+            }
+        }
+        let tree = tree.upgrade();
+        let mut state = tree.as_ref().map(|tree| tree.state());
+        let mut envelopes = Vec::with_capacity(lines.len());
+        let mut seq = last_seq;
+        for line in lines {
+            seq += 1;
+            let mut late = false;
+            if let Some(state) = state.as_deref_mut() {
+                if let (Some(run), Some(member)) = (&line.run, state.members.get_mut(&line.session.id)) {
+                    // Kept, marked, changing nothing (L12).
+                    late = matches!(
+                        member.runs.observe(run, line.signal),
+                        Transition::Late | Transition::UnknownRun | Transition::Duplicate
+                    );
+                }
+            }
+            envelopes.push(Arc::new(Envelope {
+                seq,
+                at,
+                run: line.run,
+                late,
+                session: line.session,
+                event: line.body.into(),
+            }));
+        }
+        drop(state);
+        writes.extend(envelopes.iter().map(|envelope| Write::Append(row(envelope))));
+        Self { batch: Batch { fence: Some(fence.clone()), writes, durability }, last_seq: seq, envelopes }
+    }
+}
+
+pub(crate) fn row(envelope: &Envelope) -> LogRow {
+    LogRow {
+        seq: envelope.seq,
+        session: envelope.session.id.clone(),
+        run: envelope.run.clone(),
+        at: envelope.at,
+        late: envelope.late,
+        event: envelope.event.clone(),
+    }
+}
