@@ -91,7 +91,7 @@ impl Supervisor {
                 // A dropped `Process` is a request to end at once.
                 changed = requests.changed(), if held => held = changed.is_ok(),
                 () = tokio::time::sleep_until(since + bound.unwrap_or_default()), if bound.is_some() => {
-                    step = match self.climb(step).await {
+                    step = match self.climb(step, ladder.unwrap_or_default()).await {
                         Some(next) => next,
                         None => return (ExitKind::Unknown, true),
                     };
@@ -112,15 +112,15 @@ impl Supervisor {
     }
 
     /// The next step after one whose time is over; `None` when there is none.
-    async fn climb(&mut self, from: Step) -> Option<Step> {
+    async fn climb(&mut self, from: Step, ladder: Ladder) -> Option<Step> {
         match from {
             Step::Running => {
                 let was_open = self.stdin.is_open();
                 self.stdin.close();
                 // Without an end of input to see there is nothing to wait for.
-                if was_open { Some(Step::EndOfInput) } else { self.ask().await }
+                if was_open { Some(Step::EndOfInput) } else { self.ask(ladder).await }
             }
-            Step::EndOfInput => self.ask().await,
+            Step::EndOfInput => self.ask(ladder).await,
             Step::Terminate if self.guarded => {
                 self.reach.hurry_guard();
                 Some(Step::GuardKills)
@@ -133,9 +133,11 @@ impl Supervisor {
         }
     }
 
-    async fn ask(&self) -> Option<Step> {
-        let reach = Arc::clone(&self.reach);
-        let _ = tokio::task::spawn_blocking(move || reach.ask()).await;
+    async fn ask(&self, ladder: Ladder) -> Option<Step> {
+        if !ladder.terminate.is_zero() {
+            let reach = Arc::clone(&self.reach);
+            let _ = tokio::task::spawn_blocking(move || reach.ask()).await;
+        }
         Some(Step::Terminate)
     }
 

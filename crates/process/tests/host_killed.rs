@@ -6,7 +6,7 @@ mod world;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use offspring_process::{ProcessIdentity, Stdin, spawn, sweep};
 use tokio::io::AsyncWriteExt;
@@ -99,19 +99,24 @@ fn l14_without_a_guard_the_next_start_finds_everything_by_the_marker_alone() {
 
 #[test]
 fn l14_kill_9_at_any_moment_of_a_start_leaves_no_process() {
-    // The moments of a start cannot be waited for; they are hit by many tries at different distances.
+    // The moments of a start cannot be waited for; they are hit by many tries at growing distances, until enough of
+    // them had something to clean up.
     let token = token();
-    for microseconds in (0..40).map(|step| step * 250) {
+    let (mut hits, mut microseconds) = (0, 0);
+    while hits < 10 {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "host_program", "--nocapture"]).stdout(Stdio::null());
-        command.env(SCRIPT, format!("env -i /usr/bin/setsid sleep {token} & sleep {token}"));
-        let mut host = command.spawn().unwrap();
-        let started = std::time::Instant::now();
+        let script = format!("env -i /usr/bin/setsid sleep {token} & trap '' TERM; read go; sleep {token}");
+        let mut host = command.env(SCRIPT, script).spawn().unwrap();
+        let started = Instant::now();
         while started.elapsed() < Duration::from_micros(microseconds) {
             std::hint::spin_loop();
         }
         host.kill().unwrap();
         host.wait().unwrap();
+        hits += usize::from(!living(&token).is_empty());
+        microseconds += 250;
+        assert!(microseconds < 500_000, "only {hits} tries hit a start");
     }
     until("nothing of any run lives", Duration::from_secs(5), || living(&token).is_empty().then_some(()));
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -58,13 +58,16 @@ pub(crate) fn mark_self(marker: RunMarker) -> io::Result<()> {
 
 /// Puts the lineage number on a child that was just started, and on what it may have started in the meantime.
 pub(crate) fn mark_child(pid: u32, marker: RunMarker) -> io::Result<()> {
-    let mut open = vec![pid.cast_signed()];
-    let mut seen = HashSet::new();
-    while let Some(pid) = open.pop() {
-        if seen.insert(pid) {
-            // The mark first, the children afterwards: who was started later has inherited it.
-            mark(Pid::from_raw(pid), marker)?;
-            open.extend(children(pid));
+    // Twice, because a fork under way copies the limits a moment before its child is listed.
+    for _ in 0..2 {
+        let mut open = vec![pid.cast_signed()];
+        let mut seen = HashSet::new();
+        while let Some(pid) = open.pop() {
+            if seen.insert(pid) {
+                // The mark first, the children afterwards: who was started later has inherited it.
+                mark(Pid::from_raw(pid), marker)?;
+                open.extend(children(pid));
+            }
         }
     }
     Ok(())
@@ -122,20 +125,22 @@ pub(crate) struct Reach {
     /// The guard, or the program without one: pid and start time.
     root: Option<(i32, u64)>,
     guarded: bool,
+    /// Pid and start time of all that was ever found: a zombie has lost its environment and its place in the tree.
+    known: Mutex<HashSet<(i32, u64)>>,
 }
 
 impl Reach {
     /// Of a child that has not been reaped.
     pub(crate) fn of_child(pid: u32, marker: RunMarker, guarded: bool) -> Self {
         let pid = pid.cast_signed();
-        Self { marker, root: entry(pid).map(|entry| (pid, entry.started)), guarded }
+        Self { marker, root: entry(pid).map(|entry| (pid, entry.started)), guarded, known: Mutex::default() }
     }
 
     /// What an earlier process left behind.
     pub(crate) fn of_leftovers(marker: RunMarker, root: Option<(u32, u64)>) -> Self {
         let root = root.map(|(pid, started)| (pid.cast_signed(), started));
         // A guard leads its group as a program without one does; its own group is empty.
-        Self { marker, root, guarded: false }
+        Self { marker, root, guarded: false, known: Mutex::default() }
     }
 
     /// Asks for an end: the guard, which asks all others, or every process there is. With a guard it is to be
@@ -202,17 +207,20 @@ impl Reach {
         let root = self.root;
         let recycled = entries.iter().any(|e| root.is_some_and(|(pid, at)| e.pid == pid && e.started != at));
         let group = root.map(|(pid, _)| pid).filter(|_| !self.guarded && !recycled);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let belongs = |entry: &&Entry| {
             // Nothing of a run is older than its root.
             root.is_none_or(|(_, started)| entry.started >= started)
                 && !spared.contains(&entry.pid)
                 && (root == Some((entry.pid, entry.started))
                     || group == Some(entry.group)
+                    || known.contains(&(entry.pid, entry.started))
                     || is_marked(entry.pid, self.marker))
         };
         let mut found: Vec<Entry> = entries.iter().filter(belongs).copied().collect();
         let roots: Vec<i32> = found.iter().map(|entry| entry.pid).collect();
         found.extend(descendants(entries, &roots).into_iter().filter(|entry| !spared.contains(&entry.pid)));
+        known.extend(found.iter().map(|entry| (entry.pid, entry.started)));
         found
     }
 }

@@ -118,9 +118,9 @@ pub(crate) fn send(entry: Entry, signal: Signal) -> io::Result<()> {
     let same = || self::entry(entry.pid).is_some_and(|now| now.started == entry.started);
     let sent = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) if same() => pidfd_send_signal(&pidfd, signal),
-        // Before Linux 5.3 there is no pidfd; the window is then between two lines.
-        Err(Errno::NOSYS) if same() => kill_process(pid, signal),
-        Ok(_) | Err(Errno::NOSYS | Errno::SRCH) => return Ok(()),
+        // No pidfd before Linux 5.3 and under old container filters; the window is then between two lines.
+        Err(Errno::NOSYS | Errno::PERM) if same() => kill_process(pid, signal),
+        Ok(_) | Err(Errno::NOSYS | Errno::PERM | Errno::SRCH) => return Ok(()),
         Err(error) => Err(error),
     };
     match sent {
