@@ -77,8 +77,7 @@ function binary(line) {
 	return line ~ /[\001-\010\016-\032]/ || NUL_WORKS && index(line, NUL)
 }
 
-# For an awk that cannot see NUL itself: asked only about a file that is about to
-# be reported, because it costs a process.
+# For an awk that cannot see NUL itself: see verify.awk.
 function hides_nul(file,    quoted_name, command, count) {
 	if (NUL_WORKS) return 0
 	quoted_name = file
@@ -121,7 +120,14 @@ function testlike(name) {
 	return name ~ /(^|[\/_.-])(tests?|spec|specs|testing|testdata|fixtures?|__tests__|e2e)([\/_.-]|$)/
 }
 
-# One finding; path and evidence escaped already.
-function finding(kind, score, path, evidence, title, reason) {
-	printf "finding\t%s\t%.2f\t%s\t%s\t%s\t%s\n", kind, score, path, evidence, title, reason
+# One finding; path and evidence escaped already. With `file` it is to go through
+# verify.awk.
+function finding(kind, score, path, evidence, title, reason, file) {
+	printf "finding\t%s\t%.2f\t%s\t%s\t%s\t%s%s\n", kind, score, path, evidence, title, reason, (file == "" ? "" : "\t" file)
+}
+
+# A name as a field of its own for verify.awk.
+function raw(file) {
+	gsub(/\n/, "\001", file)
+	return file
 }

@@ -13,5 +13,5 @@
 		score *= 0.7
 		reason = "Tests of this length are seldom read when one of them fails."
 	} else reason = "A source file of this length is hard to hold in one's head; it usually has several subjects."
-	finding("size", score, name, name ": " n " lines", "a very long file", reason)
+	finding("size", score, name, name ": " n " lines", "a very long file", reason, raw(file))
 }

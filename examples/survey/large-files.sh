@@ -13,7 +13,7 @@ awk '$1 == "unreadable" { n++ } END { if (n) print "unseen\t" n " file(s) that m
 } >"$scratch/big"
 say "$(count_of "$scratch/big") files of 1 MiB and more"
 {
-	awk_ large-files "$scratch/lines"
+	awk_ large-files "$scratch/lines" | sort -t "$TAB" -k 3,3nr | head -n 200 | awk_ verify
 	each "$scratch/big" sh -c '
 		for f; do
 			n=$(wc -c <"$f") && printf "%s\\t%s\\000" "$((n))" "$f"

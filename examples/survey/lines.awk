@@ -14,7 +14,6 @@ BEGIN {
 			}
 		}
 		close(file)
-		if (text && n >= 1000 && hides_nul(file)) text = 0
 		gsub(/\n/, "\001", file)
 		if (state < 0) print "unreadable\t" file
 		else if (text) print n "\t" file

@@ -10,7 +10,6 @@ function scan(file,    line, n, prose, start, name) {
 	n = 0
 	prose = extension(file) == "" || extension(file) ~ /^(txt|md|rst|adoc|org)$/
 	start = 0
-	suspect = 1
 	while ((getline line < file) > 0) {
 		n++
 		if (n < 50 && binary(line)) break
@@ -19,13 +18,11 @@ function scan(file,    line, n, prose, start, name) {
 			else if (line ~ /^>/ && start) {
 				name = shown(file)
 				finding("markers", 10, name, name ":" start, "an unresolved merge conflict", \
-					"Conflict markers from line " start " to line " n " are part of the file.")
+					"Conflict markers from line " start " to line " n " are part of the file.", raw(file))
 				start = 0
 			}
 		}
 		if (line !~ hint || binary(line)) continue
-		if (suspect && hides_nul(file)) break
-		suspect = 0
 		look(file, n, line, prose)
 	}
 	close(file)
@@ -61,7 +58,7 @@ function look(file, n, line, prose,    rest, offset, word, before, after, head, 
 		sub(/[ \t]*(\*\/|-->)[ \t\r]*$/, "", tail)
 		finding("markers", value, name, name ":" n, tail ~ /[^ \t\r]/ ? word ": " quote(tail, 90) : word, \
 			word == "FIXME" || word == "BUG" || word == "XXX" ? "Whoever wrote this line knew it to be wrong." : \
-			"Work that was put off here and is remembered by nothing else.")
+			"Work that was put off here and is remembered by nothing else.", raw(file))
 		return
 	}
 }

@@ -31,6 +31,8 @@ function fade(times,    f) {
 }
 
 $1 == "fact" && $2 == "words" { words = $3; next }
+# The lists of markers are cut; how many there were is known all the same.
+$1 == "fact" && $2 ~ /^markers-/ { markers += $3; next }
 $1 == "finding" && NF == 7 {
 	n++
 	kind[n] = $2; score[n] = $3 + 0; path[n] = $4; evidence[n] = $5; title[n] = $6; reason[n] = $7
@@ -75,5 +77,6 @@ END {
 		for (j = 1; j <= m; j++) if (other[j] != kind[best]) also = also (also == "" ? "" : ", ") other[j]
 		print "item\t" rank "\t" kind[best] "\t" evidence[best] "\t" title[best] "\t" reason[best] (also == "" ? "" : " (Also found here: " also ".)")
 	}
+	if (markers > total["markers"]) total["markers"] = markers
 	for (k in total) if (total[k] > used[k]) print "more\t" k "\t" total[k] - used[k]
 }
