@@ -1,0 +1,227 @@
+//! What all providers share: the manager, the nodes by name, the slots and the tasks; and the run of a root.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use offspring_protocol::{NodeName, Outcome, RunId, SessionId, SessionInfo, SessionLimits, control::MemberResult};
+use offspring_sessions::{NewRoot, Refused, SessionManager};
+use tokio::task::JoinHandle;
+
+use crate::{
+    drive,
+    node::{Node, Prompt},
+    slots::{SlotLimits, Slots},
+    tasks::Tasks,
+};
+
+/// Bounds of a delegator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DelegatorOptions {
+    /// What works at once.
+    pub slots: SlotLimits,
+}
+
+/// What all providers share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Delegator {
+    manager: SessionManager,
+    nodes: Arc<RwLock<BTreeMap<NodeName, Node>>>,
+    slots: Slots,
+    tasks: Tasks,
+}
+
+/// No node has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no node `{name}`{}; nodes: {}", suggestion.as_ref().map_or(String::new(), |s| format!("; did you mean `{s}`?")), list(available))]
+pub struct UnknownNode {
+    /// The name.
+    pub name: NodeName,
+    /// The node whose name is closest, if one is close.
+    pub suggestion: Option<NodeName>,
+    /// Every node there is.
+    pub available: Vec<NodeName>,
+}
+
+fn list(names: &[NodeName]) -> String {
+    let names: Vec<&str> = names.iter().map(NodeName::as_str).collect();
+    names.join(", ")
+}
+
+/// How a root is run.
+#[derive(Debug, Clone, Default)]
+pub struct RootOptions {
+    /// Its working directory, absolute.
+    pub cwd: Option<String>,
+    /// A short name for people; the beginning of the prompt if unset.
+    pub title: Option<String>,
+    /// The bounds of its tree.
+    pub limits: SessionLimits,
+    /// Notes that its row keeps.
+    pub metadata: BTreeMap<String, String>,
+    /// An id given from outside.
+    pub id: Option<SessionId>,
+}
+
+/// A root that runs.
+#[derive(Debug)]
+pub struct RootRun {
+    /// Its session.
+    pub session: Arc<SessionInfo>,
+    /// Its run.
+    pub run: RunId,
+    /// Ends with the run, when the whole tree is at rest (rule L19).
+    pub result: JoinHandle<RootResult>,
+}
+
+/// What a root's run gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootResult {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its answer; for a failed run what there was of one.
+    pub answer: String,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl From<MemberResult> for RootResult {
+    fn from(result: MemberResult) -> Self {
+        Self { outcome: result.outcome, answer: result.output, error: result.error }
+    }
+}
+
+impl Delegator {
+    /// A delegator without nodes.
+    #[must_use]
+    pub fn new(manager: SessionManager, options: DelegatorOptions) -> Self {
+        let slots = Slots::new(options.slots);
+        Self { manager, nodes: Arc::default(), slots, tasks: Tasks::default() }
+    }
+
+    /// A delegator outside a pool: nothing is stored (rule L8; RFC-0028, two-tier persistence).
+    #[must_use]
+    pub fn detached() -> Self {
+        Self::new(SessionManager::detached(), DelegatorOptions::default())
+    }
+
+    /// The session manager.
+    #[must_use]
+    pub const fn manager(&self) -> &SessionManager {
+        &self.manager
+    }
+
+    /// The slots.
+    #[must_use]
+    pub const fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The delegations that were named.
+    #[must_use]
+    pub const fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Makes a node known by its name; a node of the same name is replaced.
+    pub fn add(&self, node: Node) {
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.insert(node.name().clone(), node);
+    }
+
+    /// Forgets every node, so that nodes which hold this delegator can go.
+    pub fn clear(&self) {
+        self.nodes.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The node of this name.
+    ///
+    /// # Errors
+    /// [`UnknownNode`], with what there is and what was probably meant.
+    pub fn node(&self, name: &NodeName) -> Result<Node, UnknownNode> {
+        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(name).cloned().ok_or_else(|| UnknownNode {
+            name: name.clone(),
+            suggestion: closest(name, nodes.keys()),
+            available: nodes.keys().cloned().collect(),
+        })
+    }
+
+    /// Every node, by name.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Node> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Runs a node as the root of a new tree. Its session is stored when this returns.
+    ///
+    /// # Errors
+    /// [`Refused`], and then nothing exists.
+    pub async fn run_root(&self, node: Node, prompt: Prompt, options: RootOptions) -> Result<RootRun, Refused> {
+        let limits = match &node {
+            Node::Agent(agent) => options.limits.narrowed_by(&agent.limits()),
+            Node::Team(_) | Node::TeamRun(_) => options.limits,
+        };
+        let new = NewRoot {
+            cwd: options.cwd,
+            title: options.title.or_else(|| Some(title(&prompt.text))),
+            limits,
+            metadata: options.metadata,
+            id: options.id,
+            ..NewRoot::new(node.name().clone(), node.agent_type())
+        };
+        let root = self.manager.create_root(new).await?;
+        Ok(drive::root(self.clone(), root, node, prompt))
+    }
+
+    /// A new prompt to a root that is at rest: a new run of the same session (rule L12).
+    ///
+    /// # Errors
+    /// [`Refused`]: unknown, running, or owned by another process.
+    pub async fn prompt_root(&self, id: &SessionId, node: Node, prompt: Prompt) -> Result<RootRun, Refused> {
+        let root = self.manager.resume_root(id).await?;
+        Ok(drive::root(self.clone(), root, node, prompt))
+    }
+
+    /// A follow-up to a child that is at rest: a new run of the same session, no second spawn (rule L12).
+    ///
+    /// # Errors
+    /// [`Refused`]: unknown, running, cancelled from above, or owned by another process.
+    pub async fn prompt_child(&self, id: &SessionId, node: Node, prompt: Prompt) -> Result<MemberResult, Refused> {
+        let child = self.manager.resume_child(id).await?;
+        Ok(drive::finished(drive::child(self.clone(), child, node, prompt)).await)
+    }
+}
+
+/// The first line of a prompt, shortened, as a title.
+fn title(prompt: &str) -> String {
+    const LONGEST: usize = 80;
+    let line = prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    match line.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+        None => line.to_owned(),
+    }
+}
+
+/// The name that differs least, if it differs by no more than a third of its length.
+fn closest<'a>(name: &NodeName, names: impl Iterator<Item = &'a NodeName>) -> Option<NodeName> {
+    let distance = |other: &NodeName| edits(name.as_str(), other.as_str());
+    let (least, other) = names.map(|other| (distance(other), other)).min_by_key(|(distance, _)| *distance)?;
+    (least <= name.as_str().chars().count().div_ceil(3)).then(|| other.clone())
+}
+
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

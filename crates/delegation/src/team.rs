@@ -1,0 +1,254 @@
+//! Teams: members at once or one after another, as children of the calling session (rules L6, L11).
+
+use futures_util::future::{BoxFuture, join_all};
+use offspring_protocol::{
+    Outcome, SessionId, TaskKey, ToolCallId,
+    control::MemberResult,
+    event::SpawnMechanism,
+};
+use offspring_sessions::{Answer, NewChild, Refused, RunContext, RunError};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    delegator::Delegator,
+    drive::{self, Driven},
+    node::{Node, Prompt, Team, TeamRun},
+};
+
+/// How children are made: by which tool call, for which task.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct How {
+    pub(crate) task: Option<TaskKey>,
+    pub(crate) tool_call: Option<ToolCallId>,
+    pub(crate) description: String,
+    pub(crate) cwd: Option<String>,
+    pub(crate) metadata: std::collections::BTreeMap<String, String>,
+    /// Set: no further member of a sequence starts.
+    pub(crate) cancelled: CancellationToken,
+    /// Hears of each session as soon as it is stored.
+    pub(crate) made: Option<tokio::sync::mpsc::Sender<SessionId>>,
+}
+
+/// What the members gave, in member order (rule L11).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TeamResult {
+    /// One entry per member that was asked.
+    pub members: Vec<MemberResult>,
+    /// What the team as a whole gives.
+    pub output: String,
+    /// How the team as a whole ended.
+    pub outcome: Outcome,
+    /// What went wrong, when it did not complete.
+    pub error: Option<String>,
+}
+
+impl TeamResult {
+    pub(crate) fn into_answer(self) -> Result<Answer, RunError> {
+        match self.outcome {
+            Outcome::Completed => Ok(self.output.into()),
+            Outcome::Cancelled => Err(RunError::interrupted("cancelled", "cancelled")),
+            Outcome::Failed | Outcome::Interrupted => {
+                Err(RunError::failed("members_failed", self.error.unwrap_or_default()))
+            }
+        }
+    }
+
+    fn alone(member: MemberResult) -> Self {
+        let (output, outcome, error) = (member.output.clone(), member.outcome, member.error.clone());
+        Self { members: vec![member], output, outcome, error }
+    }
+}
+
+/// Runs a node below `caller`: an agent as one child, a team's members each as a child (rule L6).
+pub(crate) fn run<'a>(
+    delegator: &'a Delegator,
+    caller: &'a RunContext,
+    node: &'a Node,
+    prompt: Prompt,
+    how: &'a How,
+) -> BoxFuture<'a, Result<TeamResult, Refused>> {
+    Box::pin(async move {
+        match node {
+            Node::Agent(_) => {
+                let child = start(delegator, caller, node, prompt, SpawnMechanism::Task, how).await?;
+                Ok(TeamResult::alone(drive::finished(child).await))
+            }
+            Node::Team(team) => parallel(delegator, caller, team, &prompt, how).await,
+            Node::TeamRun(run) => sequential(delegator, caller, run, prompt, how).await,
+        }
+    })
+}
+
+/// One member as a child; a team that is a member gets a row of its own (L6).
+async fn start(
+    delegator: &Delegator,
+    caller: &RunContext,
+    node: &Node,
+    prompt: Prompt,
+    mechanism: SpawnMechanism,
+    how: &How,
+) -> Result<Driven, Refused> {
+    let mut new = NewChild::new(node.name().clone(), node.agent_type());
+    new.source_type = node.source_type();
+    new.mechanism = mechanism;
+    new.description.clone_from(&how.description);
+    new.tool_call.clone_from(&how.tool_call);
+    new.task.clone_from(&how.task);
+    new.cwd.clone_from(&how.cwd);
+    new.metadata.clone_from(&how.metadata);
+    if let Node::Agent(agent) = node {
+        new.model = agent.model().map(str::to_owned);
+        new.limits = agent.limits();
+    }
+    let child = caller.create_child(new).await?;
+    let driven = drive::child(delegator.clone(), child, node.clone(), prompt);
+    if let Some(made) = &how.made {
+        // Nobody listens any more: the session is stored all the same.
+        let _ = made.send(driven.session.id.clone()).await;
+    }
+    Ok(driven)
+}
+
+fn refused(node: &Node, refused: &Refused) -> MemberResult {
+    MemberResult {
+        node: node.name().clone(),
+        session: None,
+        outcome: if matches!(refused, Refused::Cancelled) { Outcome::Cancelled } else { Outcome::Failed },
+        output: String::new(),
+        error: Some(refused.to_string()),
+    }
+}
+
+fn with_shared(shared: Option<&str>, prompt: &Prompt) -> Prompt {
+    match shared {
+        Some(shared) => Prompt::from(format!("{shared}\n\n{}", prompt.text)),
+        None => prompt.clone(),
+    }
+}
+
+async fn parallel(
+    delegator: &Delegator,
+    caller: &RunContext,
+    team: &Team,
+    prompt: &Prompt,
+    how: &How,
+) -> Result<TeamResult, Refused> {
+    let prompt = with_shared(team.shared_prompt.as_deref(), prompt);
+    // All are made before any is waited for, and in member order.
+    let starts = team
+        .members
+        .iter()
+        .map(|member| start(delegator, caller, member, prompt.clone(), SpawnMechanism::Spawn, how));
+    let mut started = Vec::with_capacity(team.members.len());
+    for (member, driven) in team.members.iter().zip(join_all(starts).await) {
+        started.push((member, driven));
+    }
+    if let [(_, Err(first)), rest @ ..] = started.as_slice() {
+        if rest.iter().all(|(_, driven)| driven.is_err()) {
+            // Nothing exists: the whole delegation is refused (L5).
+            return Err(first.clone());
+        }
+    }
+    let ends = started.into_iter().map(|(member, driven)| async move {
+        match driven {
+            Ok(driven) => drive::finished(driven).await,
+            Err(error) => refused(member, &error),
+        }
+    });
+    Ok(parallel_result(join_all(ends).await))
+}
+
+/// Fails only when every member failed; the output names each member, in order (L11).
+fn parallel_result(members: Vec<MemberResult>) -> TeamResult {
+    let completed = members.iter().filter(|member| member.outcome == Outcome::Completed).count();
+    let outcome = if completed > 0 || members.is_empty() {
+        Outcome::Completed
+    } else if members.iter().all(|member| member.outcome == Outcome::Cancelled) {
+        Outcome::Cancelled
+    } else {
+        Outcome::Failed
+    };
+    let mut output = String::new();
+    for member in &members {
+        let text = if member.outcome == Outcome::Completed {
+            member.output.as_str()
+        } else {
+            member.error.as_deref().unwrap_or_default()
+        };
+        output.push_str(&format!("### {} ({})\n{text}", member.node, member.outcome.as_str()));
+        if !text.ends_with('\n') {
+            output.push('\n');
+        }
+    }
+    let error = (outcome != Outcome::Completed).then(|| {
+        let all: Vec<String> = members.iter().map(failure).collect();
+        format!("every member failed: {}", all.join("; "))
+    });
+    TeamResult { members, output, outcome, error }
+}
+
+fn failure(member: &MemberResult) -> String {
+    format!("{}: {}", member.node, member.error.as_deref().unwrap_or("no output"))
+}
+
+async fn sequential(
+    delegator: &Delegator,
+    caller: &RunContext,
+    team: &TeamRun,
+    prompt: Prompt,
+    how: &How,
+) -> Result<TeamResult, Refused> {
+    let mut input = with_shared(team.shared_prompt.as_deref(), &prompt);
+    let mut members: Vec<MemberResult> = Vec::with_capacity(team.members.len());
+    let mut cancelled = false;
+    let mut broken = None;
+    for member in &team.members {
+        cancelled = cancelled || how.cancelled.is_cancelled() || caller.stop_requested().is_cancelled();
+        if cancelled {
+            break;
+        }
+        let started = start(delegator, caller, member, input.clone(), SpawnMechanism::Spawn, how).await;
+        let result = match started {
+            Ok(driven) => drive::finished(driven).await,
+            // Nothing exists yet: the whole delegation is refused (L5).
+            Err(error) if members.is_empty() && team.require_all => return Err(error),
+            Err(error) => refused(member, &error),
+        };
+        match result.outcome {
+            Outcome::Completed => input = Prompt::from(result.output.clone()),
+            Outcome::Cancelled => cancelled = true,
+            Outcome::Failed | Outcome::Interrupted if team.require_all => {
+                broken = Some(format!("the team run {} ended at {}", team.name, failure(&result)));
+            }
+            Outcome::Failed | Outcome::Interrupted => {}
+        }
+        members.push(result);
+        if broken.is_some() {
+            break;
+        }
+    }
+    Ok(sequential_result(team, members, &input, cancelled, broken))
+}
+
+/// The last successful output goes on; it fails when no step succeeded (L11).
+fn sequential_result(
+    team: &TeamRun,
+    members: Vec<MemberResult>,
+    last: &Prompt,
+    cancelled: bool,
+    broken: Option<String>,
+) -> TeamResult {
+    let completed = members.iter().any(|member| member.outcome == Outcome::Completed);
+    let (outcome, error) = if cancelled {
+        (Outcome::Cancelled, Some("cancelled".to_owned()))
+    } else if let Some(broken) = broken {
+        (Outcome::Failed, Some(broken))
+    } else if completed || members.is_empty() {
+        (Outcome::Completed, None)
+    } else {
+        let all: Vec<String> = members.iter().map(failure).collect();
+        (Outcome::Failed, Some(format!("no step of the team run {} succeeded: {}", team.name, all.join("; "))))
+    };
+    let output = if completed { last.text.to_string() } else { String::new() };
+    TeamResult { members, output, outcome, error }
+}
