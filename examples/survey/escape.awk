@@ -96,6 +96,11 @@ function extension(name) {
 	return tolower(name)
 }
 
+# Whether a line near the top says that a program wrote the file.
+function generated(line) {
+	return line ~ /@generated|DO NOT EDIT|[Dd]o not edit|[Aa]uto(matically)?[- ]?generated|[Gg]enerated (by|from|with|using) /
+}
+
 # The language of a name, "" where it is not source code.
 function language(name,    e) {
 	if (!LANGUAGES) {

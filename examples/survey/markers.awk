@@ -6,18 +6,20 @@ BEGIN {
 	exit
 }
 
-function scan(file,    line, n, prose, start, name) {
+function scan(file,    line, n, prose, start, middle, conflict, name) {
 	n = 0
 	prose = extension(file) == "" || extension(file) ~ /^(txt|md|rst|adoc|org)$/
-	start = 0
+	start = middle = conflict = 0
 	while ((getline line < file) > 0) {
 		n++
 		if (n < 50 && binary(line)) break
 		if (conflicts && line ~ /^(<<<<<<< |=======$|>>>>>>> )/) {
 			if (line ~ /^</) start = n
-			else if (line ~ /^>/ && start) {
+			else if (line ~ /^=/) middle = n
+			else if (line ~ /^>/ && start && middle > start && !conflict) {
+				conflict = 1 # One per file is enough to open it.
 				name = shown(file)
-				finding("markers", 10, name, name ":" start, "an unresolved merge conflict", \
+				finding("markers", testlike(file) || prose ? 4 : 10, name, name ":" start, "an unresolved merge conflict", \
 					"Conflict markers from line " start " to line " n " are part of the file.", raw(file))
 				start = 0
 			}
@@ -56,7 +58,7 @@ function look(file, n, line, prose,    rest, offset, word, before, after, head, 
 		if (testlike(file)) value *= 0.8
 		sub(/^[ \t:]+/, "", tail)
 		sub(/[ \t]*(\*\/|-->)[ \t\r]*$/, "", tail)
-		finding("markers", value, name, name ":" n, tail ~ /[^ \t\r]/ ? word ": " quote(tail, 90) : word, \
+		finding("markers", value, name, name ":" n, tail !~ /[^ \t\r]/ ? word : word (tail ~ /^\(/ ? "" : ": ") quote(tail, 90), \
 			word == "FIXME" || word == "BUG" || word == "XXX" ? "Whoever wrote this line knew it to be wrong." : \
 			"Work that was put off here and is remembered by nothing else.", raw(file))
 		return

@@ -13,6 +13,7 @@ function scan(file,    line, n, test, inline, name) {
 	while ((getline line < file) > 0) {
 		n++
 		if (n < 50 && binary(line)) { n = 0; break }
+		if (n < 10 && !test && generated(line)) { n = 0; break }
 		if (!inline && line ~ /#\[(cfg\(test\)|[a-z:_]*test[](])|^[ \t]*def test_|^[ \t]*@Test|(^|[ \t])mod tests;|^[ \t]*(describe|test)\(["'`]/)
 			inline = 1
 		if (test || inline) words(line)
