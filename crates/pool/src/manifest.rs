@@ -155,7 +155,8 @@ impl Manifest {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ManifestError> {
         let path = path.as_ref();
         let of_file = |problem| ManifestError::new(path, vec![problem]);
-        let unreadable = |error: io::Error| of_file(Problem::of_file(format!("cannot be read: {}", reason(&error))));
+        let unreadable =
+            |error: io::Error| of_file(Problem::of_file(format!("cannot be read: {}", reason(&error))));
         let whole_path = absolute(path).map_err(unreadable)?;
         let file = File::open(path).map_err(unreadable)?;
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
@@ -165,7 +166,9 @@ impl Manifest {
         file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > MAX_MANIFEST_BYTES {
             let too_long = format!("is longer than {MAX_MANIFEST_BYTES} bytes");
-            return Err(of_file(Problem::of_file(too_long).suggest("a manifest holds no data; put it in files beside it")));
+            return Err(of_file(
+                Problem::of_file(too_long).suggest("a manifest holds no data; put it in files beside it"),
+            ));
         }
         let text = String::from_utf8(bytes).map_err(|error| of_file(no_text(&error)))?;
         Self::read(&text, path, &whole_path)

@@ -6,14 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use offspring_protocol::{NodeName, PoolId, SessionLimits};
+use offspring_protocol::{BadId, NodeName, PoolId, SessionLimits};
 
 use super::{
-    AgentEntry, EnvironmentValue, Limits, Located, Manifest, NodeSettings, Place, Problem, Storage, TeamEntry,
-    TeamMode, WorkerEntry,
+    AgentEntry, EnvironmentValue, Limits, Located, Manifest, NodeSettings, Place, Problem, Storage,
+    TeamEntry, TeamMode, WorkerEntry,
     file::{
-        AgentFile, AgentLimitsFile, EnvironmentFile, LimitsFile, ManifestFile, ModeFile, Named, NameOr, StorageFile,
-        StorageKindFile, TeamFile, WorkerFile, WorkerKindFile,
+        AgentFile, AgentLimitsFile, EnvironmentFile, LimitsFile, ManifestFile, ModeFile, NameOr, Named,
+        StorageFile, StorageKindFile, TeamFile, WorkerFile, WorkerKindFile,
     },
     problem::{shown, suggestion},
     read,
@@ -49,14 +49,16 @@ pub(super) fn manifest(text: &str, source: &Arc<Source>, problems: &mut Vec<Prob
         problems.push(Problem::at(*place, "there is no agent").suggest("a pool needs at least one"));
     }
     let agents = agents.map(|agents| table(agents)).unwrap_or_default();
-    let agents = agents.into_iter().filter_map(|(key, entry)| agent(key, entry, &nodes, &limits, source, problems));
+    let agents =
+        agents.into_iter().filter_map(|(key, entry)| agent(key, entry, &nodes, &limits, source, problems));
     let agents = agents.collect();
     let file = file?;
     let teams = teams(file.teams, &nodes, problems);
     let workers = workers(file.workers, &nodes, problems);
     let entry = entry(file.entry, &nodes, root.place, problems);
     let name = pool_name(file.name, &source.path, problems);
-    let storage = file.storage.and_then(|storage| self::storage(storage, source, problems));
+    let storage_says_nothing = root.entry("storage").is_some_and(|(_, yaml)| yaml.entries().is_empty());
+    let storage = file.storage.and_then(|file| storage(file, storage_says_nothing, source, problems));
     Some(Manifest {
         source: Arc::clone(source),
         name: name?,
@@ -123,14 +125,19 @@ impl Nodes {
             return NodeName::new(&name.value).ok();
         }
         problems.push(
-            Problem::at(name.place, format!("{role} `{}` is no agent and no team of this pool", shown(&name.value)))
-                .maybe_suggest(suggestion(&name.value, "there are", self.all())),
+            Problem::at(
+                name.place,
+                format!("{role} `{}` is no agent and no team of this pool", shown(&name.value)),
+            )
+            .maybe_suggest(suggestion(&name.value, "there are", self.all())),
         );
         None
     }
 
     fn is_team(&self, name: &NodeName) -> bool {
-        self.teams.iter().any(|team| team == name.as_str())
+        // A name of both was reported; it counts as an agent from there on.
+        let among = |names: &[String]| names.iter().any(|known| known == name.as_str());
+        among(&self.teams) && !among(&self.agents)
     }
 }
 
@@ -138,8 +145,10 @@ impl Nodes {
 fn check_name(name: &str, place: Place, problems: &mut Vec<Problem>) {
     let wrong = if name.is_empty() {
         "is empty"
-    } else if name.len() > offspring_protocol::MAX_STORED_ID_BYTES {
-        "has more than 512 bytes"
+    } else if NodeName::new(name)
+        .is_ok_and(|name| matches!(name.check_storable(), Err(BadId::TooLong { .. })))
+    {
+        "is longer than a stored name may be"
     } else if name.contains('/') {
         "contains `/`"
     } else if name.chars().any(char::is_whitespace) {
@@ -175,7 +184,8 @@ fn agent(
 ) -> Option<AgentEntry> {
     if !matches!(entry.value, Value::Table(_) | Value::Null) {
         let message = format!("`agents.{}`: expected a mapping, found {}", shown(&key.text), entry.found());
-        problems.push(Problem::at(entry.place, message).suggest("write `type: command` and what belongs to it"));
+        problems
+            .push(Problem::at(entry.place, message).suggest("write `type: command` and what belongs to it"));
         return None;
     }
     let path = format!("agents.{}", key.text);
@@ -288,8 +298,10 @@ fn teams(file: Named<TeamFile>, nodes: &Nodes, problems: &mut Vec<Problem>) -> V
         };
         // L11: a parallel team fails only when every member fails.
         if let (TeamMode::Parallel, Some(setting)) = (mode, &team.require_all) {
-            let message = format!("`require_all` has no meaning for the parallel team `{}`", shown(&name.value));
-            problems.push(Problem::at(setting.place, message).suggest("leave it out, or say `mode: sequential`"));
+            let message =
+                format!("`require_all` has no meaning for the parallel team `{}`", shown(&name.value));
+            problems
+                .push(Problem::at(setting.place, message).suggest("leave it out, or say `mode: sequential`"));
         }
         let mut members = Vec::new();
         for member in team.members {
@@ -335,7 +347,8 @@ fn cycles(edges: &BTreeMap<String, Vec<Located<String>>>, problems: &mut Vec<Pro
             if let Some(from) = way.iter().position(|(team, _)| *team == member.value) {
                 let mut names: Vec<String> = way[from..].iter().map(|(team, _)| shown(team)).collect();
                 names.push(shown(&member.value));
-                let message = format!("team `{}` contains itself: {}", shown(&member.value), names.join(" → "));
+                let message =
+                    format!("team `{}` contains itself: {}", shown(&member.value), names.join(" → "));
                 problems.push(Problem::at(member.place, message).suggest("take this member out"));
             } else if done.insert(&member.value) {
                 way.push((&member.value, members(&member.value)));
@@ -378,7 +391,13 @@ fn pool_name(name: Option<Located<String>>, path: &Path, problems: &mut Vec<Prob
             None
         }
         Err(error) => {
-            problems.push(Problem::at(place, error.to_string()).suggest("say `name: …`"));
+            let wrong = match error {
+                BadId::Empty { .. } => "is empty",
+                BadId::TooLong { .. } => "is too long",
+                _ => "contains a control character",
+            };
+            problems
+                .push(Problem::at(place, format!("the name of the pool {wrong}")).suggest("say `name: …`"));
             None
         }
     }
@@ -393,7 +412,9 @@ fn positive<N: Copy + From<u8> + PartialEq>(
     let limit = limit?;
     if limit.value == N::from(0) {
         let message = format!("`{key}` is 0, and nothing could run");
-        problems.push(Problem::at(limit.place, message).suggest("say 1 or more, or leave it out for the default"));
+        problems.push(
+            Problem::at(limit.place, message).suggest("say 1 or more, or leave it out for the default"),
+        );
         return None;
     }
     Some(limit.value)
@@ -423,7 +444,12 @@ fn agent_limits(file: &AgentLimitsFile, pool: &SessionLimits, problems: &mut Vec
     SessionLimits {
         max_depth: narrower("max_depth", file.max_depth, pool.max_depth, problems),
         max_descendants: narrower("max_descendants", file.max_descendants, pool.max_descendants, problems),
-        max_live_children: narrower("max_live_children", file.max_live_children, pool.max_live_children, problems),
+        max_live_children: narrower(
+            "max_live_children",
+            file.max_live_children,
+            pool.max_live_children,
+            problems,
+        ),
         max_wall_ms: narrower("max_wall_ms", file.max_wall_ms, pool.max_wall_ms, problems),
     }
 }
@@ -439,13 +465,20 @@ fn narrower<N: Copy + From<u8> + PartialOrd + std::fmt::Display>(
     let value = positive(key, limit, problems)?;
     if let Some(most) = pool.filter(|most| value > *most) {
         let message = format!("`{key}` is {value}, and the pool allows {most}");
-        problems.push(Problem::at(place, message).suggest("an agent narrows limits; raise the pool's in `limits`"));
+        problems.push(
+            Problem::at(place, message).suggest("an agent can only narrow; raise the limit of the pool"),
+        );
         return None;
     }
     Some(value)
 }
 
-fn storage(file: Located<StorageFile>, source: &Source, problems: &mut Vec<Problem>) -> Option<Storage> {
+fn storage(
+    file: Located<StorageFile>,
+    says_nothing: bool,
+    source: &Source,
+    problems: &mut Vec<Problem>,
+) -> Option<Storage> {
     let StorageFile { kind, path } = file.value;
     match (kind, path) {
         (Some(StorageKindFile::Memory), None) => Some(Storage::Memory),
@@ -455,8 +488,13 @@ fn storage(file: Located<StorageFile>, source: &Source, problems: &mut Vec<Probl
             None
         }
         (Some(StorageKindFile::Sqlite), None) => Some(Storage::Sqlite { path: None }),
+        // What it said was reported.
+        (None, None) if !says_nothing => None,
         (None, None) => {
-            problems.push(Problem::at(file.place, "`storage` says nothing").suggest("say `path: FILE` or `type: memory`"));
+            problems.push(
+                Problem::at(file.place, "`storage` says nothing")
+                    .suggest("say `path: FILE` or `type: memory`"),
+            );
             None
         }
         (_, Some(path)) if path.value.is_empty() || path.value.contains('\0') => {

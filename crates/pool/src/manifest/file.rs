@@ -22,6 +22,7 @@ pub(super) struct ManifestFile {
     /// The agent or team that `offspring run` starts. May be left out when the pool has one node only.
     pub(super) entry: Option<Located<String>>,
     /// The agents by name; at least one. A name has no whitespace and no `/`, and does not start with `-` or `ask_`.
+    #[expect(dead_code, reason = "says that the key exists; the agents are read one by one")]
     pub(super) agents: AgentTable,
     /// The teams by name. Agents and teams share their names.
     #[serde(default)]
@@ -283,9 +284,21 @@ mod schema {
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    use super::{AgentFile, AgentTable, NameOr, Named};
+    use super::{AgentFile, AgentTable, MemberTable, NameOr, Named, PassedTable, WorkerTable};
 
-    impl<T: JsonSchema> JsonSchema for NameOr<T> {
+    /// What stands for the text that a mapping is the long form of.
+    trait LongForm: JsonSchema {
+        const SHORT: &[&str] = &["string"];
+    }
+
+    impl LongForm for MemberTable {}
+    impl LongForm for WorkerTable {}
+    impl LongForm for PassedTable {
+        /// The reader takes scalars as they are written.
+        const SHORT: &[&str] = &["string", "number", "boolean"];
+    }
+
+    impl<T: LongForm> JsonSchema for NameOr<T> {
         fn inline_schema() -> bool {
             true
         }
@@ -294,7 +307,11 @@ mod schema {
         }
         fn json_schema(generator: &mut SchemaGenerator) -> Schema {
             let table = generator.subschema_for::<T>();
-            json_schema!({ "anyOf": [{ "type": "string" }, table] })
+            let short = match T::SHORT {
+                [only] => json_schema!({ "type": only }),
+                several => json_schema!({ "type": several }),
+            };
+            json_schema!({ "anyOf": [short, table] })
         }
     }
 

@@ -67,11 +67,13 @@ pub fn keys(node_types: &[(&str, Schema)]) -> Vec<KeyReference> {
 
 fn walk(root: &Value, at: &Value, path: &str, out: &mut Vec<KeyReference>) {
     let at = target(root, at);
-    let required: Vec<&str> = at["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        at["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, key) in at["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let aimed = target(root, key);
-        let meaning = [key, aimed].into_iter().find_map(|schema| schema["description"].as_str()).unwrap_or_default();
+        let meaning =
+            [key, aimed].into_iter().find_map(|schema| schema["description"].as_str()).unwrap_or_default();
         out.push(KeyReference {
             takes: takes(root, key),
             default: key.get("default").filter(|default| !default.is_null()).map(Value::to_string),
@@ -118,8 +120,12 @@ fn takes(root: &Value, key: &Value) -> String {
         return words.join(" or ");
     }
     let constants = |values: &Value| -> Option<String> {
-        let words: Vec<String> =
-            values.as_array()?.iter().filter(|value| !value.is_null()).map(|value| value.to_string()).collect();
+        let words: Vec<String> = values
+            .as_array()?
+            .iter()
+            .filter(|value| !value.is_null())
+            .map(|value| value.to_string())
+            .collect();
         Some(words.join(" or ").replace('"', "`"))
     };
     if let Some(words) = constants(&key["enum"]).or_else(|| {
@@ -132,7 +138,8 @@ fn takes(root: &Value, key: &Value) -> String {
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
         kind => kind.as_str().into_iter().collect(),
     };
-    let words: Vec<String> = kinds.into_iter().filter(|kind| *kind != "null").map(|kind| word(root, key, kind)).collect();
+    let words: Vec<String> =
+        kinds.into_iter().filter(|kind| *kind != "null").map(|kind| word(root, key, kind)).collect();
     if words.is_empty() { "nothing".to_owned() } else { words.join(" or ") }
 }
 

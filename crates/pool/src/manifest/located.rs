@@ -3,7 +3,8 @@
 use std::{fmt, marker::PhantomData};
 
 use serde::de::{
-    self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, SeqAccess, Visitor, value::U32Deserializer,
+    self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, SeqAccess, Visitor,
+    value::U32Deserializer,
 };
 
 use super::problem::Place;

@@ -121,8 +121,13 @@ impl std::error::Error for ManifestError {}
 
 /// A text of the manifest inside a message: short, on one line, without control characters (W11).
 pub(super) fn shown(text: &str) -> String {
-    let mut out = visible(&text.chars().take(MAX_SHOWN).collect::<String>());
-    if text.chars().nth(MAX_SHOWN).is_some() {
+    shown_up_to(MAX_SHOWN, text)
+}
+
+/// The same with another number of characters.
+pub(super) fn shown_up_to(most: usize, text: &str) -> String {
+    let mut out = visible(&text.chars().take(most).collect::<String>());
+    if text.chars().nth(most).is_some() {
         out.push('…');
     }
     out
@@ -165,13 +170,21 @@ pub(super) fn suggestion<'c>(
     (!listed.is_empty()).then(|| format!("{what}: {}", listed.join(", ")))
 }
 
+/// Whether a word is likely to be meant as this one.
+pub(super) fn is_close(word: &str, known: &str) -> bool {
+    closest(word, &[known]).is_some()
+}
+
 /// The candidate with the smallest edit distance, when that is small for the length of the word.
 fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     let word: Vec<char> = word.to_lowercase().chars().take(2 * MAX_SHOWN).collect();
     candidates
         .iter()
         .map(|&known| (edit_distance(&word, &known.to_lowercase().chars().collect::<Vec<_>>()), known))
-        .filter(|&(distance, known)| distance <= (word.len().max(known.chars().count()) / 3).max(1))
+        // A word of which nothing is left is no misspelling.
+        .filter(|&(distance, known)| {
+            distance < word.len() && distance <= (word.len().max(known.chars().count()) / 3).max(1)
+        })
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, known)| known)
 }
@@ -201,9 +214,8 @@ mod tests {
 
     #[test]
     fn distance_counts_a_swap_of_neighbours_once() {
-        let distance = |a: &str, b: &str| {
-            edit_distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
-        };
+        let distance =
+            |a: &str, b: &str| edit_distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
         assert_eq!(distance("agentz", "agents"), 1);
         assert_eq!(distance("etnry", "entry"), 1);
         assert_eq!(distance("", "abc"), 3);

@@ -10,7 +10,7 @@ use serde::de::{
 
 use super::{
     located::{self, LocatedAccess},
-    problem::{Place, Problem, shown, suggestion},
+    problem::{Place, Problem, is_close, shown, suggestion},
     yaml::{Key, Value, Yaml},
 };
 
@@ -241,7 +241,9 @@ fn in_words(expected: &str) -> String {
         other if other.starts_with("a nonzero") => format!("{WHOLE_NUMBER} from 1"),
         other if other.starts_with("struct ") => "a mapping".to_owned(),
         other if other.starts_with("tuple ") || other.starts_with("a tuple") => "a list".to_owned(),
-        other if other.starts_with("enum ") || other.starts_with("variant ") => "one of its values".to_owned(),
+        other if other.starts_with("enum ") || other.starts_with("variant ") => {
+            "one of its values".to_owned()
+        }
         "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" | "u128" | "i128" => {
             WHOLE_NUMBER.to_owned()
         }
@@ -314,8 +316,12 @@ impl<'a> Node<'a> {
         let access = Entries { rest: entries.iter(), value: None, fields, run: self.run };
         visitor.visit_map(access).map_err(|mut fault| {
             if let (What::Missing(field), None) = (&fault.what, fault.place) {
-                // Present, but already reported as wrong.
-                fault.silent = entries.iter().any(|(key, value)| key.text == *field && self.run.is_left_out(value));
+                // Present, but already reported: as wrong, or as a misspelling of this key.
+                let unknown = |key: &Key| fields.is_some_and(|fields| !fields.contains(&key.text.as_str()));
+                fault.silent = entries.iter().any(|(key, value)| {
+                    let reported = self.run.is_left_out(value);
+                    (reported || unknown(key)) && (key.text == *field || is_close(&key.text, field))
+                });
             }
             fault.at(self.yaml.place)
         })
@@ -324,7 +330,9 @@ impl<'a> Node<'a> {
     fn whole_number(self, least: i128, most: i128) -> Result<i128, Fault> {
         let hint = match &self.yaml.value {
             Value::Int { number, .. } if (least..=most).contains(number) => return Ok(*number),
-            Value::Text(text) if text.trim().parse::<i64>().is_ok() => Some("take the quotes away".to_owned()),
+            Value::Text(text) if text.trim().parse::<i64>().is_ok() => {
+                Some("take the quotes away".to_owned())
+            }
             _ => None,
         };
         let expected = match (&self.yaml.value, least) {
@@ -432,7 +440,11 @@ impl<'de> Deserializer<'de> for Node<'_> {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
         match name {
             located::LOCATED => visitor.visit_seq(LocatedAccess::new(self.yaml.place, self)),
             located::TEXT_OR_TABLE => match (self.text(), &self.yaml.value) {
@@ -500,7 +512,8 @@ impl<'de> Deserializer<'de> for Node<'_> {
             _ => match self.text() {
                 Some(text) => (text, None),
                 None => {
-                    let values = variants.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(" or ");
+                    let values =
+                        variants.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(" or ");
                     return self.refuse(&values);
                 }
             },
@@ -532,7 +545,11 @@ impl<'de> Deserializer<'de> for Node<'_> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
         self.deserialize_unit(visitor)
     }
 }
@@ -600,7 +617,11 @@ impl<'de> Deserializer<'de> for KeyNode<'_> {
         visitor.visit_str(&self.key.text)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
         match name {
             located::LOCATED => visitor.visit_seq(LocatedAccess::new(self.key.place, self)),
             _ => visitor.visit_newtype_struct(self),

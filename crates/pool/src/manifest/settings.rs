@@ -64,7 +64,9 @@ impl NodeSettings {
     pub(super) fn split(entry: Yaml, agent: &str, source: &Arc<Source>) -> (Yaml, Self) {
         let Yaml { id, place, value } = entry;
         let (common, own) = match value {
-            Value::Table(entries) => entries.into_iter().partition(|(key, _)| AGENT_KEYS.contains(&key.text.as_str())),
+            Value::Table(entries) => {
+                entries.into_iter().partition(|(key, _)| AGENT_KEYS.contains(&key.text.as_str()))
+            }
             _ => (Vec::new(), Vec::new()),
         };
         let own = Yaml { id, place, value: Value::Table(own) };

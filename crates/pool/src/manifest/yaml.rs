@@ -5,10 +5,11 @@ use std::{collections::HashMap, fmt};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, NonFiniteFloatPolicy, Spanned};
 
-use super::problem::{Place, Problem, shown};
+use super::problem::{Place, Problem, shown, shown_up_to};
 
-/// The deepest nesting of lists and mappings; a manifest needs five.
-const MAX_NESTING: usize = 64;
+/// The deepest nesting of lists and mappings; a manifest needs five. An unoptimised build uses up to 48 KiB of stack
+/// for each level, and a thread may have 2 MiB.
+const MAX_NESTING: usize = 16;
 
 /// The most values of one document, aliases counted once for each use.
 const MAX_VALUES: usize = 200_000;
@@ -98,27 +99,40 @@ fn syntax(text: &str, error: &Error) -> Problem {
         Error::MultipleDocuments { .. } => {
             Problem::at(place, "a second document starts here").suggest("one file holds one manifest")
         }
-        Error::UnknownAnchor { .. } => Problem::at(place, "`*` names an anchor that nothing before it defines")
-            .suggest("write `&name` at the value that is meant, or put the text in quotes"),
+        Error::UnknownAnchor { .. } => {
+            Problem::at(place, "`*` names an anchor that nothing before it defines")
+                .suggest("write `&name` at the value that is meant, or put the text in quotes")
+        }
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
             Problem::at(place, "this value contains itself").suggest("take the `*` out")
         }
-        Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => Problem::at(
-            place,
-            format!("the document is nested deeper than {MAX_NESTING} or has more than {MAX_VALUES} values"),
-        ),
-        Error::MergeValueNotMapOrSeqOfMaps { .. } => {
-            Problem::at(place, "`<<` takes a mapping").suggest("write `<<: *name` with the anchor of a mapping")
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => too_large(place),
+        Error::InvalidScalar { .. } => {
+            Problem::at(place, "the value does not fit its tag").suggest("take the `!!` in front of it out")
         }
+        Error::MergeValueNotMapOrSeqOfMaps { .. } => Problem::at(place, "`<<` takes a mapping")
+            .suggest("write `<<: *name` with the anchor of a mapping"),
         other => {
             let said = other.to_string();
             // The place is in front already.
             let said = said.find(" at line ").map_or(said.as_str(), |end| &said[..end]);
-            let problem = Problem::at(place, format!("no valid YAML: {}", shown(said)));
-            let hint = said.contains("mapping values").then(|| "put text that contains `: ` in quotes".to_owned());
+            if said.contains("recursion limit") {
+                return too_large(place);
+            }
+            let problem = Problem::at(place, format!("no valid YAML: {}", shown_up_to(160, said)));
+            let hint =
+                said.contains("mapping values").then(|| "put text that contains `: ` in quotes".to_owned());
             problem.maybe_suggest(hint)
         }
     }
+}
+
+fn too_large(place: Place) -> Problem {
+    let message =
+        format!("the document is nested deeper than {MAX_NESTING} or has more than {MAX_VALUES} values");
+    Problem::at(place, message)
 }
 
 /// The first tab that indents something in the line of an error or the one after it: the parser reports it late.
@@ -226,7 +240,9 @@ impl Builder<'_> {
                 Loose::Int(number) => self.written(key.defined, &number),
                 Loose::Float(number) => self.written(key.defined, &number),
                 Loose::Null | Loose::List(_) | Loose::Table(_) => {
-                    self.problems.push(Problem::at(key_place, "this key is no text").suggest("a key is a single word"));
+                    self.problems.push(
+                        Problem::at(key_place, "this key is no text").suggest("a key is a single word"),
+                    );
                     continue;
                 }
             };
