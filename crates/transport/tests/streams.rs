@@ -1,4 +1,8 @@
 //! Readers and writers over real streams: what one side writes, whole and in order, the other reads.
+#![allow(
+    clippy::unwrap_used,
+    reason = "everything here is test code; clippy knows only the #[test] functions"
+)]
 
 use std::{
     collections::VecDeque,

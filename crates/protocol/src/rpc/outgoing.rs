@@ -94,8 +94,10 @@ impl<W: Fn() -> String> Line<W> {
                 *byte = b' ';
             }
         }
-        String::from_utf8(self.bytes)
-            .map_err(|source| EncodeError { what: (self.what)(), source: <serde_json::Error as serde::ser::Error>::custom(source) })
+        String::from_utf8(self.bytes).map_err(|source| EncodeError {
+            what: (self.what)(),
+            source: <serde_json::Error as serde::ser::Error>::custom(source),
+        })
     }
 
     fn error(&self, source: serde_json::Error) -> EncodeError {
