@@ -8,6 +8,7 @@
 //! settings mean ([`NodeSettings::parse`]), with errors of the same kind.
 
 mod check;
+mod fault;
 mod file;
 #[cfg(feature = "schema")]
 mod keys;

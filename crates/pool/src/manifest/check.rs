@@ -48,9 +48,9 @@ pub(super) fn manifest(text: &str, source: &Arc<Source>, problems: &mut Vec<Prob
     {
         problems.push(Problem::at(*place, "there is no agent").suggest("a pool needs at least one"));
     }
-    let agents = agents.map(|agents| table(agents)).unwrap_or_default();
+    let agents = agents.map(table).unwrap_or_default();
     let agents =
-        agents.into_iter().filter_map(|(key, entry)| agent(key, entry, &nodes, &limits, source, problems));
+        agents.into_iter().filter_map(|(key, entry)| agent(&key, entry, &nodes, &limits, source, problems));
     let agents = agents.collect();
     let file = file?;
     let teams = teams(file.teams, &nodes, problems);
@@ -175,7 +175,7 @@ fn check_name(name: &str, place: Place, problems: &mut Vec<Problem>) {
 }
 
 fn agent(
-    key: Key,
+    key: &Key,
     entry: Yaml,
     nodes: &Nodes,
     pool: &Limits,

@@ -12,7 +12,7 @@ use super::problem::{Place, Problem, shown, shown_up_to};
 const MAX_NESTING: usize = 16;
 
 /// The most values of one document, aliases counted once for each use.
-const MAX_VALUES: usize = 200_000;
+const MAX_VALUES: usize = 50_000;
 
 /// One value of the document.
 #[derive(Debug)]
@@ -75,6 +75,7 @@ pub(super) fn parse(text: &str, problems: &mut Vec<Problem>) -> Option<Yaml> {
     // float can hold is refused by whoever wants a number, at its place.
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: MAX_NESTING, max_nodes: MAX_VALUES },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_VALUES },
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         strict_booleans: true,
