@@ -397,3 +397,14 @@ pub(crate) fn check_row(data: &SessionData) -> Result<(), StoreError> {
 pub(crate) fn fence_root<'a>(fence: Option<&'a Fence>, id: &SessionId) -> Result<&'a SessionId, StoreError> {
     fence.map(|fence| &fence.root).ok_or_else(|| StoreError::Fenced { root: id.clone() })
 }
+
+/// Why a batch with another fence than the tree's is refused: who makes a root that exists already did not
+/// lose a tree, its id is taken.
+pub(crate) fn wrong_fence(batch: &Batch, fence: &Fence, owner: &OwnerId) -> StoreError {
+    let makes_root = |write: &Write| matches!(write, Write::Session(data) if data.id == fence.root);
+    if batch.writes.iter().any(makes_root) {
+        StoreError::Taken { id: fence.root.clone(), owner: owner.clone() }
+    } else {
+        StoreError::Fenced { root: fence.root.clone() }
+    }
+}

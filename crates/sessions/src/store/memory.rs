@@ -11,8 +11,8 @@ use offspring_protocol::{OwnerId, RunId, RunRecord, SessionData, SessionId};
 use tokio::sync::watch;
 
 use super::{
-    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord, SessionStore,
-    StoreError, StoreInfo, TreeQuery, TreeRecord, Write,
+    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord,
+    SessionStore, StoreError, StoreInfo, TreeQuery, TreeRecord, Write,
 };
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -96,7 +96,8 @@ impl State {
     /// A session and all below it, parents first.
     fn subtree(&self, id: &SessionId) -> Vec<SessionId> {
         let mut found = Vec::new();
-        let mut stack: Vec<&SessionId> = self.sessions.get_key_value(id).map(|(id, _)| id).into_iter().collect();
+        let mut stack: Vec<&SessionId> =
+            self.sessions.get_key_value(id).map(|(id, _)| id).into_iter().collect();
         while let Some(id) = stack.pop() {
             found.push(id.clone());
             stack.extend(self.children(id).iter().rev());
@@ -112,7 +113,7 @@ impl State {
             && let Some(tree) = self.trees.get(&fence.root)
         {
             if tree.fence != *fence {
-                return Err(StoreError::Fenced { root: fence.root.clone() });
+                return Err(super::wrong_fence(batch, fence, &tree.fence.owner));
             }
             next = tree.last_seq + 1;
         }
@@ -139,7 +140,11 @@ impl State {
                     let root = fence(&line.session)?;
                     plan.own(root, &line.session)?;
                     if line.seq != next {
-                        return Err(StoreError::NotNext { root: root.clone(), expected: next, got: line.seq });
+                        return Err(StoreError::NotNext {
+                            root: root.clone(),
+                            expected: next,
+                            got: line.seq,
+                        });
                     }
                     line.run.as_ref().map_or(Ok(()), RunId::check_storable)?;
                     next += 1;
@@ -174,7 +179,8 @@ impl State {
                 Write::Update(new) => {
                     if let Some(row) = self.sessions.get_mut(&new.id) {
                         let old = &row.data;
-                        let (parent_id, root_id, depth) = (old.parent_id.clone(), old.root_id.clone(), old.depth);
+                        let (parent_id, root_id, depth) =
+                            (old.parent_id.clone(), old.root_id.clone(), old.depth);
                         row.data = Arc::new(SessionData { parent_id, root_id, depth, ..(*new).clone() });
                     }
                 }
@@ -205,7 +211,9 @@ impl State {
     fn delete(&mut self, id: &SessionId) {
         let gone = self.subtree(id);
         let Some(root) = self.sessions.get(id).map(|row| row.data.root_id.clone()) else { return };
-        if let Some(siblings) = self.sessions[id].data.parent_id.as_ref().and_then(|p| self.children.get_mut(p)) {
+        if let Some(siblings) =
+            self.sessions[id].data.parent_id.as_ref().and_then(|p| self.children.get_mut(p))
+        {
             siblings.retain(|sibling| sibling != id);
         }
         let gone: Set<SessionId> = gone.into_iter().collect();
@@ -228,7 +236,11 @@ impl State {
 
     fn tree_record(&self, root: &SessionId) -> Option<TreeRecord> {
         let tree = self.trees.get(root)?;
-        Some(TreeRecord { fence: tree.fence.clone(), last_seq: tree.last_seq, open_runs: self.open_runs(root) })
+        Some(TreeRecord {
+            fence: tree.fence.clone(),
+            last_seq: tree.last_seq,
+            open_runs: self.open_runs(root),
+        })
     }
 
     fn sessions(&self, query: &SessionQuery) -> Vec<SessionRecord> {
@@ -242,7 +254,8 @@ impl State {
             SessionQuery::Children(id) => self.children(id).to_vec(),
             SessionQuery::Subtree(id) => self.subtree(id),
             SessionQuery::Prefix(prefix) => {
-                let matching = self.sessions.values().filter(|row| row.data.id.as_str().starts_with(prefix.as_str()));
+                let matching =
+                    self.sessions.values().filter(|row| row.data.id.as_str().starts_with(prefix.as_str()));
                 let mut matching: Vec<&Row> = matching.collect();
                 matching.sort_unstable_by_key(|row| (row.data.depth, row.order));
                 matching.into_iter().take(PREFIX_LIMIT).map(|row| row.data.id.clone()).collect()
@@ -285,7 +298,8 @@ impl<'a> Plan<'a> {
     fn make(&mut self, batch: &Batch, root: &SessionId, data: &'a SessionData) -> Result<(), StoreError> {
         if let Some(taken) = self.row(&data.id) {
             let owner = self.state.trees.get(&taken.root_id).map(|tree| &tree.fence);
-            let owner = owner.or(batch.fence.as_ref()).map_or_else(crate::ids::owner, |fence| fence.owner.clone());
+            let owner =
+                owner.or(batch.fence.as_ref()).map_or_else(crate::ids::owner, |fence| fence.owner.clone());
             return Err(StoreError::Taken { id: data.id.clone(), owner });
         }
         if data.root_id != *root {
@@ -305,9 +319,12 @@ impl<'a> Plan<'a> {
     fn delete(&mut self, id: &SessionId) {
         let mut stack = vec![id.clone()];
         while let Some(id) = stack.pop() {
-            let children = self.made.values().filter(|row| row.id != row.root_id && row.parent_id.as_ref() == Some(&id));
+            let children =
+                self.made.values().filter(|row| row.id != row.root_id && row.parent_id.as_ref() == Some(&id));
             stack.extend(children.map(|row| row.id.clone()));
-            if self.made.remove(&id).is_none() && let Some((id, _)) = self.state.sessions.get_key_value(&id) {
+            if self.made.remove(&id).is_none()
+                && let Some((id, _)) = self.state.sessions.get_key_value(&id)
+            {
                 self.gone.insert(id);
             }
             stack.extend(self.state.children(&id).iter().filter(|child| !self.gone.contains(child)).cloned());
@@ -368,7 +385,8 @@ impl SessionStore for MemoryStore {
 
     fn open_commands(&self, root: SessionId) -> BoxFuture<'_, Result<Vec<CommandRow>, StoreError>> {
         self.read(|state| {
-            let open = state.commands.values().filter(|command| command.root == root && command.answer.is_none());
+            let open =
+                state.commands.values().filter(|command| command.root == root && command.answer.is_none());
             let mut open: Vec<CommandRow> = open.cloned().collect();
             open.sort_by_key(|command| command.asked_at);
             open
@@ -401,4 +419,3 @@ impl SessionStore for MemoryStore {
         Box::pin(ready(Ok(())))
     }
 }
-

@@ -7,7 +7,9 @@ use offspring_protocol::{OwnerId, RunId, RunRecord, SessionData, SessionId};
 use rusqlite::{Connection, OptionalExtension, params, types::ToSqlOutput};
 
 use super::{code, fault::Fault, kind};
-use crate::store::{Batch, CommandRow, Committed, Fence, LogRow, StoreError, Write, check_row, fence_root};
+use crate::store::{
+    Batch, CommandRow, Committed, Fence, LogRow, StoreError, Write, check_row, fence_root, wrong_fence,
+};
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -90,8 +92,10 @@ impl Applier {
             return Ok(Committed { last_seq: 0 });
         };
         let before = self.tree(conn, &fence.root)?;
-        if before.as_ref().is_some_and(|tree| tree.owner != fence.owner || tree.epoch != fence.epoch) {
-            return Err(StoreError::Fenced { root: fence.root.clone() }.into());
+        if let Some(tree) = &before
+            && (tree.owner != fence.owner || tree.epoch != fence.epoch)
+        {
+            return Err(wrong_fence(batch, fence, &tree.owner).into());
         }
         let mut tree = before.clone();
         let done = self.writes(conn, batch, &mut tree);
@@ -134,8 +138,11 @@ impl Applier {
         }
         tree.epoch = from_epoch.saturating_add(1);
         tree.owner = owner.clone();
-        conn.prepare_cached("UPDATE trees SET owner = ?2, epoch = ?3 WHERE key = ?1")?
-            .execute((tree.key, owner.as_str(), tree.epoch.cast_signed()))?;
+        conn.prepare_cached("UPDATE trees SET owner = ?2, epoch = ?3 WHERE key = ?1")?.execute((
+            tree.key,
+            owner.as_str(),
+            tree.epoch.cast_signed(),
+        ))?;
         let fence = Fence { root: root.clone(), owner: owner.clone(), epoch: tree.epoch };
         self.trees.insert(root.clone(), tree);
         Ok(fence)
@@ -345,7 +352,9 @@ impl Applier {
         }
         // From the end: it is nearly always the last run that is asked for.
         let found = conn
-            .prepare_cached("SELECT n, state FROM runs WHERE session = ?1 AND id = ?2 ORDER BY n DESC LIMIT 1")?
+            .prepare_cached(
+                "SELECT n, state FROM runs WHERE session = ?1 AND id = ?2 ORDER BY n DESC LIMIT 1",
+            )?
             .query_row((session, id.as_str()), |row| {
                 Ok(RunKey { n: row.get(0)?, open: row.get::<_, i64>(1)? < code::FIRST_ENDED })
             })

@@ -104,6 +104,8 @@ mod tests {
                 assert_eq!(seq_of(key), seq);
             }
         }
-        assert!(event_key(1, 1 << 32).is_err() && event_key(1 << 31, 1).is_err() && event_key(-1, 1).is_err());
+        assert!(
+            event_key(1, 1 << 32).is_err() && event_key(1 << 31, 1).is_err() && event_key(-1, 1).is_err()
+        );
     }
 }

@@ -104,9 +104,12 @@ impl Place {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => self.busy(self.busy_timeout),
             Some(ErrorCode::DiskFull) => StoreError::Full { store: self.name() },
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TypeMismatch | ErrorCode::ConstraintViolation) => {
-                self.corrupt(error.to_string())
-            }
+            Some(
+                ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::TypeMismatch
+                | ErrorCode::ConstraintViolation,
+            ) => self.corrupt(error.to_string()),
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
                 self.unusable(format!(
                     "{error}; make the file and its directory writable, or name another file with --db or \

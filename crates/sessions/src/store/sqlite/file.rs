@@ -115,7 +115,8 @@ fn remove_if_there(place: &Place, path: &Path) -> Result<(), StoreError> {
 /// The one connection that writes; migrates the file first.
 pub(super) fn open_writer(place: &Place, options: &SqliteOptions) -> Result<Connection, StoreError> {
     let deadline = Instant::now() + options.busy_timeout;
-    let mut conn = open(place, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| place.fault(error.into()))?;
+    let mut conn =
+        open(place, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| place.fault(error.into()))?;
     loop {
         match configure_writer(&conn, options) {
             Ok(()) => break,
@@ -144,7 +145,9 @@ fn configure_writer(conn: &Connection, options: &SqliteOptions) -> Result<(), Fa
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(Fault::Refused(StoreError::Unusable {
             store: conn.path().unwrap_or_default().to_owned(),
-            detail: "this disk cannot share memory between programs; name another file with --db or OFFSPRING_DB".into(),
+            detail:
+                "this disk cannot share memory between programs; name another file with --db or OFFSPRING_DB"
+                    .into(),
         }));
     }
     conn.pragma_update(None, "synchronous", "NORMAL")?;
@@ -182,7 +185,11 @@ fn refuse_network(place: &Place, directory: &Path) -> Result<(), StoreError> {
         let found = rustix::fs::statfs(directory)
             .map_err(|error| place.io("looking at the file system of", directory, &error.into()))?;
         // The type is 32 bits wide; some systems sign-extend it.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "only the low 32 bits name it")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "only the low 32 bits name it"
+        )]
         let kind = found.f_type as u32;
         if let Some(name) = network_file_system(kind) {
             return Err(place.unusable(format!(
@@ -223,7 +230,9 @@ mod tests {
 
     #[test]
     fn network_file_systems_are_refused_and_local_ones_are_not() {
-        for (kind, name) in [(0x6969, "NFS"), (0xFF53_4D42, "CIFS"), (0x0102_1997, "9p"), (0x6B41_4653, "AFS")] {
+        for (kind, name) in
+            [(0x6969, "NFS"), (0xFF53_4D42, "CIFS"), (0x0102_1997, "9p"), (0x6B41_4653, "AFS")]
+        {
             assert_eq!(network_file_system(kind), Some(name));
         }
         // ext4, tmpfs, btrfs, xfs, overlayfs

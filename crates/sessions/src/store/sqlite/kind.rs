@@ -60,7 +60,8 @@ mod tests {
             assert!(KINDS.contains(kind), "append `{kind}` to the end of KINDS");
         }
         // The numbers of the first version; a change here breaks every file that was ever written.
-        for (number, kind) in [(1, "run_started"), (3, "text_delta"), (12, "stream_complete"), (16, "custom")] {
+        for (number, kind) in [(1, "run_started"), (3, "text_delta"), (12, "stream_complete"), (16, "custom")]
+        {
             assert_eq!(decode(ValueRef::Integer(number)).unwrap(), kind);
         }
     }

@@ -31,8 +31,8 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::{
-    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord, SessionStore,
-    StoreError, StoreInfo, TreeQuery, TreeRecord,
+    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord,
+    SessionStore, StoreError, StoreInfo, TreeQuery, TreeRecord,
 };
 
 mod apply;

@@ -4,14 +4,16 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use foldhash::fast::RandomState;
 use offspring_protocol::{
-    AgentType, External, NodeName, OwnerId, PeerId, PoolId, ProjectId, RawEvent, RunId, RunRecord, SessionData,
-    SessionId, SessionLimits, SourceType, TaskKey, Timestamp, Usage,
+    AgentType, External, NodeName, OwnerId, PeerId, PoolId, ProjectId, RawEvent, RunId, RunRecord,
+    SessionData, SessionId, SessionLimits, SourceType, TaskKey, Timestamp, Usage,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, types::ValueRef};
 use serde_json::value::RawValue;
 
 use super::{code, fault::Fault, kind};
-use crate::store::{CommandRow, EventQuery, Fence, LogRow, SessionQuery, SessionRecord, TreeQuery, TreeRecord};
+use crate::store::{
+    CommandRow, EventQuery, Fence, LogRow, SessionQuery, SessionRecord, TreeQuery, TreeRecord,
+};
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -48,12 +50,12 @@ macro_rules! record_sql {
 const RUN_AT: usize = 24;
 
 record_sql!(BY_ID, "", "WHERE s.id = ?1");
-record_sql!(ROOTS, "", "WHERE s.key IN (SELECT key FROM trees ORDER BY key DESC LIMIT ?1) ORDER BY s.key DESC");
 record_sql!(
-    CHILDREN,
+    ROOTS,
     "",
-    "WHERE s.parent = (SELECT key FROM sessions WHERE id = ?1) ORDER BY s.key"
+    "WHERE s.key IN (SELECT key FROM trees ORDER BY key DESC LIMIT ?1) ORDER BY s.key DESC"
 );
+record_sql!(CHILDREN, "", "WHERE s.parent = (SELECT key FROM sessions WHERE id = ?1) ORDER BY s.key");
 record_sql!(
     SUBTREE,
     "WITH RECURSIVE below (key) AS (SELECT key FROM sessions WHERE id = ?1 UNION ALL \
@@ -61,11 +63,7 @@ record_sql!(
     // A parent is always made before its children, so the order of creation is an order of the tree.
     "WHERE s.key IN (SELECT key FROM below) ORDER BY s.key"
 );
-record_sql!(
-    PREFIX,
-    "",
-    "WHERE s.id >= ?1 AND (?2 IS NULL OR s.id < ?2) ORDER BY s.depth, s.key LIMIT ?3"
-);
+record_sql!(PREFIX, "", "WHERE s.id >= ?1 AND (?2 IS NULL OR s.id < ?2) ORDER BY s.depth, s.key LIMIT ?3");
 
 pub(super) fn session(conn: &Connection, id: &SessionId) -> Result<Option<SessionRecord>, Fault> {
     Ok(records(conn, &BY_ID, [id.as_str()])?.into_iter().next())
@@ -324,9 +322,9 @@ fn raw(json: String) -> Result<Box<RawValue>, Fault> {
 fn optional<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>, Fault> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
-        ValueRef::Text(bytes) => str::from_utf8(bytes)
-            .map(Some)
-            .map_err(|_| Fault::Row(format!("column {column} is not UTF-8"))),
+        ValueRef::Text(bytes) => {
+            str::from_utf8(bytes).map(Some).map_err(|_| Fault::Row(format!("column {column} is not UTF-8")))
+        }
         other => Err(Fault::Row(format!("column {column} holds {:?}, not text", other.data_type()))),
     }
 }

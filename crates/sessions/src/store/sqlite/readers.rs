@@ -26,7 +26,12 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn new(place: &Place, count: usize) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(count.max(1)));
-        Arc::new(Self { place: place.clone(), idle: Mutex::default(), permits, closed: AtomicBool::new(false) })
+        Arc::new(Self {
+            place: place.clone(),
+            idle: Mutex::default(),
+            permits,
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// Reads one state of the store: the whole of `read` sees the same commits.

@@ -30,11 +30,11 @@ pub(super) fn migrate(conn: &mut Connection, place: &Place) -> Result<(), StoreE
 fn check(conn: &Connection, place: &Place) -> Result<u32, StoreError> {
     let (version, ours) = versions(conn).map_err(|fault| place.fault(fault))?;
     if !ours {
-        return Err(place.unusable(
-            "it is a database of another program; name another file with --db or OFFSPRING_DB",
-        ));
+        return Err(place
+            .unusable("it is a database of another program; name another file with --db or OFFSPRING_DB"));
     }
-    let found = u32::try_from(version).map_err(|_| place.corrupt(format!("its schema version is {version}")))?;
+    let found =
+        u32::try_from(version).map_err(|_| place.corrupt(format!("its schema version is {version}")))?;
     if found > supported() {
         return Err(StoreError::Newer { store: place.name(), found, supported: supported() });
     }

@@ -29,7 +29,11 @@ const DROP_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) enum Ask {
     Commit(Batch, oneshot::Sender<Result<Committed, StoreError>>),
-    Claim { root: SessionId, from_epoch: u64, answer: oneshot::Sender<Result<Fence, StoreError>> },
+    Claim {
+        root: SessionId,
+        from_epoch: u64,
+        answer: oneshot::Sender<Result<Fence, StoreError>>,
+    },
     /// The last thing it does.
     Close(oneshot::Sender<()>),
 }
@@ -157,7 +161,8 @@ impl Work {
 
 /// Moves the log into the file and empties it; gives whether that went through.
 fn empty_log(conn: &Connection) -> bool {
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)).is_ok_and(|busy| busy == 0)
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        .is_ok_and(|busy| busy == 0)
 }
 
 struct Group<'a> {
@@ -264,7 +269,8 @@ impl Group<'_> {
 
     /// Outside the transaction, where SQLite allows it.
     fn sync(&mut self, jobs: &[Job]) -> Result<(), rusqlite::Error> {
-        let power = |job: &Job| matches!(&job.ask, Ask::Commit(batch, _) if batch.durability == Durability::Power);
+        let power =
+            |job: &Job| matches!(&job.ask, Ask::Commit(batch, _) if batch.durability == Durability::Power);
         let wanted = jobs.iter().any(power);
         if wanted != self.synced {
             self.conn.pragma_update(None, "synchronous", if wanted { "FULL" } else { "NORMAL" })?;
