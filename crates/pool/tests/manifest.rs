@@ -1,4 +1,5 @@
 //! What a manifest means once it is read.
+#![expect(clippy::panic, reason = "helpers of tests fail a test by panicking")]
 
 use std::{
     fs,

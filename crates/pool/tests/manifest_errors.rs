@@ -1,4 +1,5 @@
 //! What is wrong with a manifest is said with its place, in words a person can act on.
+#![expect(clippy::panic, reason = "helpers of tests fail a test by panicking")]
 
 use offspring_pool::manifest::Manifest;
 

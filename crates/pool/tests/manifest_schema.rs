@@ -1,5 +1,6 @@
 //! The JSON Schema of a manifest and the reference of its keys say what the reader does.
 #![cfg(feature = "schema")]
+#![expect(clippy::panic, reason = "helpers of tests fail a test by panicking")]
 
 use std::{env, fs};
 
