@@ -74,6 +74,7 @@ struct Routes {
     subtree: HashMap<SessionId, SmallVec<[Entry; 1]>, RandomState>,
     session: HashMap<SessionId, SmallVec<[Entry; 1]>, RandomState>,
     cost: RoutingCost,
+    closed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -135,6 +136,11 @@ impl Bus {
         routes.next += 1;
         let entry = Entry { key: routes.next, queue: Arc::clone(&queue) };
         let key = entry.key;
+        if routes.closed {
+            // Nothing will come: the first `recv` says so.
+            lock(&queue.held).closed = true;
+            return Subscription { key, scope, queue, bus: Weak::new() };
+        }
         match &scope {
             Scope::All => routes.all.push(entry),
             Scope::Subtree(id) => routes.subtree.entry(id.clone()).or_default().push(entry),
@@ -197,8 +203,10 @@ impl Bus {
     /// Ends every subscription: each still gives what it holds.
     pub(crate) fn close(&self) {
         let mut routes = lock(&self.routes);
+        routes.closed = true;
         let Routes { all, subtree, session, .. } = &mut *routes;
-        let entries = all.drain(..).chain(subtree.drain().chain(session.drain()).flat_map(|(_, entries)| entries));
+        let entries =
+            all.drain(..).chain(subtree.drain().chain(session.drain()).flat_map(|(_, entries)| entries));
         for entry in entries {
             lock(&entry.queue.held).closed = true;
             entry.queue.arrived.notify_one();
@@ -253,7 +261,8 @@ impl Subscription {
     /// [`Lagged`] once the queue was full, after what it held; then again at each call.
     pub async fn recv(&mut self) -> Result<Option<Arc<Envelope>>, Lagged> {
         loop {
-            if let Some(result) = self.try_take(|held| held.envelopes.pop_front().inspect(|e| held.bytes -= weight(e)))
+            if let Some(result) =
+                self.try_take(|held| held.envelopes.pop_front().inspect(|e| held.bytes -= weight(e)))
             {
                 return result;
             }

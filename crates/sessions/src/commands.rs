@@ -18,6 +18,8 @@ use crate::{
 
 /// How long a command may wait for its owner's answer beyond what the owner itself may take.
 const ANSWER_SLACK: Duration = Duration::from_secs(10);
+/// Commands are looked for at most this often.
+const LOOK_PAUSE: Duration = Duration::from_millis(25);
 /// Looked at again after this long even if no change was announced.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -50,7 +52,8 @@ impl SessionManager {
         let unknown = || Refused::UnknownSession { id: session.clone() };
         let record = store.session(session.clone()).await?.ok_or_else(unknown)?;
         let root = record.data.root_id;
-        let tree = store.trees(TreeQuery::Root(root.clone())).await?.into_iter().next().ok_or_else(unknown)?;
+        let tree =
+            store.trees(TreeQuery::Root(root.clone())).await?.into_iter().next().ok_or_else(unknown)?;
         if tree.open_runs == 0 {
             return Ok(CancelAnswer::AtRest);
         }
@@ -69,7 +72,7 @@ impl SessionManager {
         let id = command.id.clone();
         let writes = vec![Write::Command(command)];
         store.commit(Batch { fence: None, writes, durability: Durability::Process }).await?;
-        let bound = self.inner.options.cancel_bound + ANSWER_SLACK;
+        let bound = self.inner.options.cancel_bound * 2 + ANSWER_SLACK;
         let answered = async {
             loop {
                 if let Some(answer) = store.command(id.clone()).await?.and_then(|command| command.answer) {
@@ -77,6 +80,12 @@ impl SessionManager {
                 }
                 if store.owner_state(&tree.fence.owner) == OwnerState::Dead {
                     return Ok(CancelAnswer::OwnerGone(self.recover().await?));
+                }
+                let now = store.trees(TreeQuery::Root(root.clone())).await?;
+                if now.first().is_none_or(|tree| tree.open_runs == 0) {
+                    // It ended by itself, perhaps before its owner looked; or just now, with an answer.
+                    let answer = store.command(id.clone()).await?.and_then(|command| command.answer);
+                    return Ok(answer.map_or(CancelAnswer::AtRest, CancelAnswer::Owner));
                 }
                 // A change is a hint; the owner's death announces nothing.
                 let _ = tokio::time::timeout(LOOK_AGAIN, changes.changed()).await;
@@ -126,6 +135,8 @@ pub(crate) async fn serve(inner: Weak<Inner>) {
         if changes.changed().await.is_err() {
             return;
         }
+        // A busy tree commits all the time: looked at once for all that comes in this while.
+        tokio::time::sleep(LOOK_PAUSE).await;
     }
 }
 

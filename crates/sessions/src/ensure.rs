@@ -4,13 +4,7 @@ use std::sync::Arc;
 
 use offspring_protocol::{NodeName, SessionId, SessionInfo};
 
-use crate::{
-    bus::Notice,
-    error::Refused,
-    load::infos,
-    manager::SessionManager,
-    store::SessionQuery,
-};
+use crate::{bus::Notice, error::Refused, manager::SessionManager, store::StoreError};
 
 /// How the session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,20 +64,28 @@ impl SessionManager {
             self.inner.bus.notice(Notice::Updated(Arc::clone(&info)));
             return Ok(EnsuredSession::new(info, How::Memory));
         }
-        if let Some(record) = self.inner.store.session(id.clone()).await? {
-            let tree = self.inner.store.sessions(SessionQuery::Subtree(record.data.root_id.clone())).await?;
-            let found = infos(&tree).into_iter().find(|info| info.id == *id);
-            let info = found.ok_or_else(|| Refused::UnknownSession { id: id.clone() })?;
-            self.remember(&info);
-            self.inner.bus.notice(Notice::Created(Arc::clone(&info)));
-            self.inner.bus.notice(Notice::Updated(Arc::clone(&info)));
-            return Ok(EnsuredSession::new(info, How::Store));
+        if let Some(found) = self.found_in_store(id).await? {
+            return Ok(found);
         }
         let agent = match &self.inner.options.default_agent {
             Some(agent) => agent.clone(),
             None => NodeName::new("default")?,
         };
-        let info = self.create_idle(parent, id, agent).await?;
-        Ok(EnsuredSession::new(info, How::Created))
+        match self.create_idle(parent, id, agent).await {
+            Ok(info) => Ok(EnsuredSession::new(info, How::Created)),
+            // Another door or another process was faster by a moment.
+            Err(refused @ Refused::Store(StoreError::Taken { .. })) => {
+                self.found_in_store(id).await?.ok_or(refused)
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    async fn found_in_store(&self, id: &SessionId) -> Result<Option<EnsuredSession>, StoreError> {
+        let Some(info) = self.stored_info(id).await? else { return Ok(None) };
+        self.remember(&info);
+        self.inner.bus.notice(Notice::Created(Arc::clone(&info)));
+        self.inner.bus.notice(Notice::Updated(Arc::clone(&info)));
+        Ok(Some(EnsuredSession::new(info, How::Store)))
     }
 }

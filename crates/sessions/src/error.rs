@@ -10,7 +10,9 @@ use crate::store::StoreError;
 #[non_exhaustive]
 pub enum Refused {
     /// Deeper than the limit.
-    #[error("delegation depth {depth} exceeds the maximum of {max}: do this work yourself instead of delegating it")]
+    #[error(
+        "delegation depth {depth} exceeds the maximum of {max}: do this work yourself instead of delegating it"
+    )]
     DelegationDepth {
         /// What the child's depth would have been.
         depth: u32,

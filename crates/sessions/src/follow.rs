@@ -87,6 +87,14 @@ impl Follow {
         let Some(tree) = store.trees(TreeQuery::Root(self.root.clone())).await?.into_iter().next() else {
             return Err(StoreError::Unknown { id: self.root.clone() });
         };
+        let ours = self.manager.live_tree(&self.root).is_some_and(|tree| {
+            let state = tree.state();
+            state.failed.is_some() && state.open_runs == 0
+        });
+        if ours {
+            // Its end could not be written: nothing of it will come any more.
+            return Ok(true);
+        }
         if tree.open_runs > 0 && store.owner_state(&tree.fence.owner) == OwnerState::Dead {
             // Nobody will end these runs but a sweep (L13).
             self.manager.recover().await?;
@@ -97,11 +105,19 @@ impl Follow {
     async fn read(&mut self) -> Result<(), StoreError> {
         let query = EventQuery { root: self.root.clone(), session: None, after: self.cursor, limit: PAGE };
         let lines = self.manager.store().events(query).await?;
-        if lines.iter().any(|line| !self.infos.contains_key(&line.session)) {
+        if self.infos.is_empty() && !lines.is_empty() {
             let records = self.manager.store().sessions(SessionQuery::Subtree(self.root.clone())).await?;
             self.infos = infos(&records).into_iter().map(|info| (info.id.clone(), info)).collect();
         }
+        for line in &lines {
+            if !self.infos.contains_key(&line.session) {
+                // One made since: one walk up, not the whole tree again.
+                let made = self.manager.stored_info(&line.session).await?;
+                self.infos.extend(made.map(|info| (info.id.clone(), info)));
+            }
+        }
         for line in lines {
+            // Without a row it was deleted a moment ago, and its lines with it.
             let Some(session) = self.infos.get(&line.session).cloned() else { continue };
             let (seq, at, run, late, event) = (line.seq, line.at, line.run, line.late, line.event);
             self.page.push_back(Arc::new(Envelope { seq, at, run, late, session, event }));

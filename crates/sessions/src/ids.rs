@@ -35,7 +35,8 @@ fn id(prefix: &str, tail: usize) -> String {
     let mut random = [0_u8; 24];
     if getrandom::fill(&mut random).is_err() {
         // Without the system's random source ids stay unique in this process and likely elsewhere.
-        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), LAST.load(Ordering::Relaxed));
+        let seed =
+            std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), LAST.load(Ordering::Relaxed));
         random[..8].copy_from_slice(&seed.to_le_bytes());
     }
     let mut text = format!("{prefix}_{:016x}", next(&LAST, now()));
@@ -50,7 +51,7 @@ macro_rules! makers {
         /// # Panics
         /// Never: the text is not empty.
         #[must_use]
-        #[expect(clippy::expect_used, reason = "the text starts with a prefix, so it is not empty")]
+        #[allow(clippy::expect_used, reason = "the text starts with a prefix, so it is not empty")]
         pub fn $name() -> $id {
             $id::new(id($prefix, $tail)).expect("starts with its prefix")
         }
@@ -82,7 +83,8 @@ mod tests {
     #[test]
     fn ids_keep_their_order_across_the_48_bit_wrap_and_a_clock_that_steps_back() {
         let last = AtomicU64::new(0);
-        let times = [WRAP_OF_48_BITS_MS - 1, WRAP_OF_48_BITS_MS, WRAP_OF_48_BITS_MS + 1, WRAP_OF_48_BITS_MS - 500, 0];
+        let times =
+            [WRAP_OF_48_BITS_MS - 1, WRAP_OF_48_BITS_MS, WRAP_OF_48_BITS_MS + 1, WRAP_OF_48_BITS_MS - 500, 0];
         let made: Vec<u64> = times.iter().map(|ms| next(&last, Timestamp(*ms))).collect();
         assert!(made.is_sorted_by(|a, b| a < b), "{made:x?}");
     }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use foldhash::fast::RandomState;
@@ -11,22 +12,22 @@ use offspring_tree::{Rollup, Runs, SessionTree};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    error::Refused,
-    store::{Fence, StoreError},
-    writer::Op,
-};
+use crate::{error::Refused, store::StoreError, writer::Op};
 
 /// A tree that this process owns.
 #[derive(Debug)]
 pub(crate) struct LiveTree {
     pub(crate) root: SessionId,
-    pub(crate) fence: Fence,
     /// To the one task that numbers and commits this tree's events.
     pub(crate) writer: mpsc::Sender<Op>,
-    state: Mutex<TreeState>,
-    /// Told whenever a run ends.
-    pub(crate) run_ended: Notify,
+    /// Also held by the writer, which must not hold the tree: it ends when the tree is dropped.
+    state: Arc<Mutex<TreeState>>,
+    /// Told whenever a run ends and whenever a child that was being made is there, or will never be.
+    pub(crate) changed: Notify,
+    /// One at a time looks whether a peer's session is known and adopts it.
+    pub(crate) adopting: tokio::sync::Mutex<()>,
+    /// Set when the writer has written its last.
+    pub(crate) written: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -38,8 +39,12 @@ pub(crate) struct TreeState {
     pub(crate) adopted: HashMap<(SessionId, External), SessionId, RandomState>,
     pub(crate) rollup: Rollup,
     pub(crate) open_runs: usize,
+    /// Subtrees that are being cancelled, once per cancel.
+    cancelling: Vec<SessionId>,
     /// The store refused a write for good: nothing more is accepted.
     pub(crate) failed: Option<StoreError>,
+    /// Since when no run is open.
+    pub(crate) resting_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -55,6 +60,8 @@ pub(crate) struct Member {
     pub(crate) descendants: u32,
     /// Closed from the top: no new child and no new run (rule L14).
     pub(crate) gate: Option<Gate>,
+    /// Its last run that ended; kept only where no store keeps it (rule L8).
+    pub(crate) last_run: Option<Box<RunRecord>>,
 }
 
 /// Why nothing may start below a session any more.
@@ -62,6 +69,8 @@ pub(crate) struct Member {
 pub(crate) enum Gate {
     Cancelled,
     Closing,
+    /// Its rows are being deleted.
+    Deleting,
 }
 
 /// A run that has not ended.
@@ -87,25 +96,44 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LiveTree {
-    pub(crate) fn new(root: SessionId, fence: Fence, writer: mpsc::Sender<Op>, state: TreeState) -> Self {
-        Self { root, fence, writer, state: Mutex::new(state), run_ended: Notify::new() }
+    pub(crate) fn new(root: SessionId, writer: mpsc::Sender<Op>, mut state: TreeState) -> Self {
+        if state.open_runs == 0 {
+            state.resting_since = Some(Instant::now());
+        }
+        Self {
+            root,
+            writer,
+            state: Arc::new(Mutex::new(state)),
+            changed: Notify::new(),
+            adopting: tokio::sync::Mutex::new(()),
+            written: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn shared_state(&self) -> Arc<Mutex<TreeState>> {
+        Arc::clone(&self.state)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, TreeState> {
         lock(&self.state)
     }
 
-    /// Waits until no run but `own` is open in the tree (rule L19).
+    /// Waits until no run but `own` is open in the tree and no child is being made (rule L19).
     pub(crate) async fn at_rest_but_for(&self, own: usize) {
+        self.until(|state| state.open_runs <= own && state.being_made(&self.root) == 0).await;
+    }
+
+    /// Waits until this holds.
+    pub(crate) async fn until(&self, holds: impl Fn(&TreeState) -> bool) {
         loop {
-            let ended = self.run_ended.notified();
-            tokio::pin!(ended);
-            // Registered before the look, so that an end in between is not missed.
-            ended.as_mut().enable();
-            if self.state().open_runs <= own {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that a change in between is not missed.
+            changed.as_mut().enable();
+            if holds(&self.state()) {
                 return;
             }
-            ended.await;
+            changed.await;
         }
     }
 }
@@ -123,15 +151,15 @@ impl TreeState {
         }
         let member = self.member(parent)?;
         if let Some(gate) = member.gate {
-            return Err(gate.refusal());
+            return Err(gate.refusal(parent));
         }
         let limits = &member.data.limits;
         let depth = member.info.depth + 1;
         if let Some(max) = limits.max_depth.filter(|max| depth > *max) {
             return Err(Refused::DelegationDepth { depth, max });
         }
-        if let Some(max) = limits.max_live_children.filter(|max| member.live_children >= *max) {
-            return Err(Refused::LiveChildren { max });
+        if let Some(breach) = self.too_many_live(parent) {
+            return Err(breach);
         }
         let path = Arc::clone(&member.info.path);
         for id in path.iter() {
@@ -145,6 +173,20 @@ impl TreeState {
             member.live_children += 1;
         }
         Ok(())
+    }
+
+    /// Whether one more child at work would be one too many.
+    pub(crate) fn too_many_live(&self, parent: &SessionId) -> Option<Refused> {
+        let member = self.members.get(parent)?;
+        let max = member.data.limits.max_live_children.filter(|max| member.live_children >= *max)?;
+        Some(Refused::LiveChildren { max })
+    }
+
+    /// A child was made without a run.
+    pub(crate) fn no_longer_live(&mut self, parent: &SessionId) {
+        if let Some(member) = self.members.get_mut(parent) {
+            member.live_children = member.live_children.saturating_sub(1);
+        }
     }
 
     /// As [`reserve`](Self::reserve), for a child that exists whatever the limits say.
@@ -173,36 +215,81 @@ impl TreeState {
         }
     }
 
-    /// Puts a stored session and its pending run into memory.
-    pub(crate) fn admit(&mut self, info: Arc<SessionInfo>, data: Arc<SessionData>, open: Option<Arc<OpenRun>>) {
+    /// How many children below a session are being made: counted, but not there yet.
+    pub(crate) fn being_made(&self, top: &SessionId) -> usize {
+        let counted = self.members.get(top).map_or(0, |member| member.descendants);
+        (counted as usize).saturating_sub(self.tree.descendants(top).count())
+    }
+
+    /// Puts a stored session and its pending run into memory. The gate of its parent holds for it too.
+    pub(crate) fn admit(
+        &mut self,
+        info: Arc<SessionInfo>,
+        data: Arc<SessionData>,
+        open: Option<Arc<OpenRun>>,
+    ) -> Option<Gate> {
         let mut runs = Runs::default();
         if let Some(open) = &open {
             // A new session has no other run.
             let _ = runs.open(open.id.clone());
             self.open_runs += 1;
+            self.resting_since = None;
         }
         // A tree is loaded or made parents first, so the parent is there; a second insert changes nothing.
         let _ = self.tree.insert(info.id.clone(), info.parent.as_ref());
         if let (Some(external), Some(parent)) = (&data.external, &data.parent_id) {
             self.adopted.insert((parent.clone(), external.clone()), info.id.clone());
         }
+        let gate =
+            info.parent.as_ref().and_then(|parent| self.members.get(parent)).and_then(|parent| parent.gate);
+        let id = info.id.clone();
         let member =
-            Member { info: Arc::clone(&info), data, runs, open, live_children: 0, descendants: 0, gate: None };
-        self.members.insert(info.id.clone(), member);
+            Member { info, data, runs, open, live_children: 0, descendants: 0, gate, last_run: None };
+        self.members.insert(id, member);
+        gate
     }
 
     /// Closes the gates of a session and everything below it, from the top (rule L14).
     pub(crate) fn close_gates(&mut self, top: &SessionId, gate: Gate) {
-        let below: Vec<SessionId> = self.tree.descendants(top).cloned().collect();
-        for id in std::iter::once(top).chain(&below) {
+        if gate == Gate::Cancelled {
+            self.cancelling.push(top.clone());
+        }
+        self.set_gates(top, |open| *open = Some(open.filter(|gate| *gate == Gate::Closing).unwrap_or(gate)));
+    }
+
+    /// Opens the gates that one cancel closed; those of other cancels and of a closing manager stay closed.
+    pub(crate) fn open_gates(&mut self, top: &SessionId) {
+        if let Some(done) = self.cancelling.iter().position(|cancelling| cancelling == top) {
+            self.cancelling.swap_remove(done);
+        }
+        self.reopen_gates(top, Gate::Cancelled);
+        for other in self.cancelling.clone() {
+            self.set_gates(&other, |open| *open = Some(open.unwrap_or(Gate::Cancelled)));
+        }
+    }
+
+    /// Opens the gates that are closed for this reason.
+    pub(crate) fn reopen_gates(&mut self, top: &SessionId, gate: Gate) {
+        self.set_gates(top, |open| *open = open.filter(|closed| *closed != gate));
+    }
+
+    fn set_gates(&mut self, top: &SessionId, set: impl Fn(&mut Option<Gate>)) {
+        for id in std::iter::once(top).chain(self.tree.descendants(top)) {
             if let Some(member) = self.members.get_mut(id) {
-                member.gate = Some(gate);
+                set(&mut member.gate);
             }
         }
     }
-}
 
-impl TreeState {
+    /// The open runs of a subtree, leaves first, each parent after its children.
+    pub(crate) fn open_below(&self, top: &SessionId) -> Vec<(u32, SessionId, Arc<OpenRun>)> {
+        let member = |id: SessionId| {
+            let member = self.members.get(&id)?;
+            Some((member.info.depth, id, Arc::clone(member.open.as_ref()?)))
+        };
+        self.tree.leaves_first(top).into_iter().filter_map(member).collect()
+    }
+
     /// Forgets a deleted subtree.
     pub(crate) fn forget(&mut self, top: &SessionId, deleted: &[SessionId]) {
         let path = self.members.get(top).map(|member| Arc::clone(&member.info.path));
@@ -219,23 +306,14 @@ impl TreeState {
         }
         self.adopted.retain(|_, id| self.members.contains_key(id));
     }
-
-    /// Opens the gates that a cancel closed; those of a closing manager stay closed.
-    pub(crate) fn open_gates(&mut self, top: &SessionId) {
-        let below: Vec<SessionId> = self.tree.descendants(top).cloned().collect();
-        for id in std::iter::once(top).chain(&below) {
-            if let Some(member) = self.members.get_mut(id).filter(|member| member.gate == Some(Gate::Cancelled)) {
-                member.gate = None;
-            }
-        }
-    }
 }
 
 impl Gate {
-    pub(crate) fn refusal(self) -> Refused {
+    pub(crate) fn refusal(self, id: &SessionId) -> Refused {
         match self {
             Self::Cancelled => Refused::Cancelled,
             Self::Closing => Refused::Closing,
+            Self::Deleting => Refused::UnknownSession { id: id.clone() },
         }
     }
 }

@@ -14,11 +14,12 @@ use serde_json::value::to_raw_value;
 use crate::{
     error::Refused,
     ids,
-    live::{LiveTree, TreeState},
-    manager::{SessionManager, info_of},
+    live::{LiveTree, TreeState, lock},
+    manager::SessionManager,
+    rows::info_of,
     store::{
-        Batch, Durability, EventQuery, LogRow, OwnerState, SessionQuery, SessionRecord, StoreError, TreeQuery,
-        TreeRecord, Write,
+        Batch, Durability, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord, StoreError,
+        TreeQuery, TreeRecord, Write,
     },
 };
 
@@ -65,13 +66,22 @@ pub(crate) struct Loaded {
     last_sign: HashMap<SessionId, Timestamp, RandomState>,
 }
 
+/// A tree that is ours now.
+struct Taken {
+    state: TreeState,
+    fence: Fence,
+    last_seq: u64,
+    found: Recovered,
+}
+
 /// The info of every session of a tree, parents first, from its rows.
 pub(crate) fn infos(records: &[SessionRecord]) -> Vec<Arc<SessionInfo>> {
     let mut known: HashMap<&SessionId, Arc<SessionInfo>, RandomState> = HashMap::default();
     let mut infos = Vec::with_capacity(records.len());
     for record in records {
         let data = &record.data;
-        let above = data.parent_id.as_ref().and_then(|parent| known.get(parent));
+        let above =
+            data.parent_id.as_ref().filter(|_| data.root_id != data.id).and_then(|parent| known.get(parent));
         let mut path = above.map_or_else(Vec::new, |parent| parent.path.to_vec());
         path.push(data.id.clone());
         let info = Arc::new(info_of(data, &path));
@@ -82,6 +92,21 @@ pub(crate) fn infos(records: &[SessionRecord]) -> Vec<Arc<SessionInfo>> {
 }
 
 impl SessionManager {
+    /// The info of one stored session: its path is found by walking up.
+    pub(crate) async fn stored_info(&self, id: &SessionId) -> Result<Option<Arc<SessionInfo>>, StoreError> {
+        let Some(record) = self.inner.store.session(id.clone()).await? else { return Ok(None) };
+        let mut path = vec![id.clone()];
+        // A child of a parent that was unknown is the root of its own tree and has no path above (L3).
+        let mut above = record.data.parent_id.clone().filter(|_| record.data.root_id != *id);
+        while let Some(id) = above.take() {
+            let Some(parent) = self.inner.store.session(id).await? else { break };
+            above = parent.data.parent_id.filter(|_| parent.data.root_id != parent.data.id);
+            path.push(parent.data.id);
+        }
+        path.reverse();
+        Ok(Some(Arc::new(info_of(&record.data, &path))))
+    }
+
     /// The rows, roll-up and runs of a tree.
     pub(crate) async fn load(&self, root: &SessionId) -> Result<TreeState, StoreError> {
         Ok(self.load_all(root).await?.state)
@@ -89,7 +114,9 @@ impl SessionManager {
 
     async fn load_all(&self, root: &SessionId) -> Result<Loaded, StoreError> {
         let store = &self.inner.store;
-        let records = store.sessions(SessionQuery::Subtree(root.clone())).await?;
+        let mut records = store.sessions(SessionQuery::Subtree(root.clone())).await?;
+        // A child that named this root before it was known is the root of a tree of its own (L3).
+        records.retain(|record| record.data.root_id == *root);
         let mut state = TreeState::default();
         for (record, info) in records.iter().zip(infos(&records)) {
             let above = info.path[..info.path.len().saturating_sub(1)].to_vec();
@@ -111,11 +138,11 @@ impl SessionManager {
             let Some(last) = lines.last() else { break };
             after = last.seq;
             for line in lines {
-                if line.event.kind() == "usage" {
-                    if let Ok(Event::Usage(report)) = line.event.parse() {
-                        // Each message once, so a replay changes no number (L15).
-                        state.rollup.record(&line.session, &report.message_id, report.usage);
-                    }
+                if line.event.kind() == "usage"
+                    && let Ok(Event::Usage(report)) = line.event.parse()
+                {
+                    // Each message once, so a replay changes no number (L15).
+                    state.rollup.record(&line.session, &report.message_id, report.usage);
                 }
                 last_sign.insert(line.session, line.at);
             }
@@ -125,25 +152,60 @@ impl SessionManager {
 
     /// The live tree of a session, read from the store and taken over if nobody else lives who owns it.
     pub(crate) async fn tree_for_writing(&self, id: &SessionId) -> Result<Arc<LiveTree>, Refused> {
-        if let Some(tree) = self.live_tree(id) {
+        if let Some(tree) = self.usable_tree(id) {
             return Ok(tree);
         }
+        // In a task of its own: a take-over that was begun is finished, whoever asked.
+        let (manager, id) = (self.clone(), id.clone());
+        let taken = tokio::spawn(async move { manager.take_for_writing(id).await });
+        taken.await.unwrap_or(Err(Refused::Closing))
+    }
+
+    /// The live tree of a session. One whose store failed is forgotten once it is at rest, so that what the
+    /// store does have can be read again.
+    fn usable_tree(&self, id: &SessionId) -> Option<Arc<LiveTree>> {
+        let tree = self.live_tree(id)?;
+        let given_up = {
+            let state = tree.state();
+            state.failed.is_some() && state.open_runs == 0
+        };
+        if given_up {
+            let mut trees = lock(&self.inner.trees);
+            if trees.by_root.get(&tree.root).is_some_and(|live| Arc::ptr_eq(live, &tree)) {
+                trees.forget(&tree.root);
+                // The end of a run may be among what was not written.
+                trees.unswept.insert(tree.root.clone());
+            }
+            return None;
+        }
+        Some(tree)
+    }
+
+    async fn take_for_writing(self, id: SessionId) -> Result<Arc<LiveTree>, Refused> {
         let store = &self.inner.store;
         let unknown = || Refused::UnknownSession { id: id.clone() };
         let record = store.session(id.clone()).await?.ok_or_else(unknown)?;
+        let root = record.data.root_id;
+        let _opening = self.may_open().await?;
         // One at a time takes a tree over; the second finds it live.
         let _one = self.inner.taking_over.lock().await;
-        if let Some(tree) = self.live_tree(id) {
+        if let Some(tree) = self.usable_tree(&id) {
             return Ok(tree);
         }
-        let trees = store.trees(TreeQuery::Root(record.data.root_id.clone())).await?;
-        let tree = trees.into_iter().next().ok_or_else(unknown)?;
+        let retiring = lock(&self.inner.trees).retiring.remove(&root);
+        if let Some(written) = retiring {
+            written.cancelled().await;
+        }
+        let tree = store.trees(TreeQuery::Root(root)).await?.into_iter().next().ok_or_else(unknown)?;
         let owner = &tree.fence.owner;
         if *owner != store.owner() && store.owner_state(owner) == OwnerState::Alive {
-            return Err(Refused::Foreign { id: id.clone() });
+            return Err(Refused::Foreign { id });
         }
-        let (state, fence, last_seq, _) = self.take_over(tree).await?;
-        self.go_live(fence, last_seq, state)
+        let Taken { state, fence, last_seq, .. } = self.take_over(tree).await?;
+        if !state.members.contains_key(&id) {
+            return Err(unknown());
+        }
+        Ok(self.go_live(fence, last_seq, state, &[]))
     }
 
     /// Ends every open run whose owner is dead as interrupted, tells each parent once, and leaves runs
@@ -152,14 +214,28 @@ impl SessionManager {
     /// # Errors
     /// When the store cannot be read or written.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        // In a task of its own: a take-over that was begun is finished, whoever asked.
+        let manager = self.clone();
+        tokio::spawn(async move { manager.sweep().await }).await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    async fn sweep(self) -> Result<Recovered, StoreError> {
         let store = &self.inner.store;
         let mut recovered = Recovered::default();
-        for tree in store.trees(TreeQuery::Open).await? {
-            if tree.fence.owner == store.owner() || store.owner_state(&tree.fence.owner) == OwnerState::Alive {
+        for found in store.trees(TreeQuery::Open).await? {
+            let _one = self.inner.taking_over.lock().await;
+            let root = &found.fence.root;
+            let left_open = if found.fence.owner == store.owner() {
+                let trees = lock(&self.inner.trees);
+                trees.unswept.contains(root) && !trees.by_root.contains_key(root)
+            } else {
+                store.owner_state(&found.fence.owner) == OwnerState::Dead
+            };
+            if !left_open {
                 continue;
             }
-            match self.take_over(tree).await {
-                Ok((_, _, _, found)) => recovered.join(found),
+            match self.take_over(found).await {
+                Ok(taken) => recovered.join(taken.found),
                 // Another process was faster: it is recovered then.
                 Err(StoreError::Fenced { .. } | StoreError::Unknown { .. }) => {}
                 Err(error) => return Err(error),
@@ -168,30 +244,42 @@ impl SessionManager {
         Ok(recovered)
     }
 
-    async fn take_over(
-        &self,
-        tree: TreeRecord,
-    ) -> Result<(TreeState, crate::store::Fence, u64, Recovered), StoreError> {
-        let store = &self.inner.store;
+    async fn take_over(&self, tree: TreeRecord) -> Result<Taken, StoreError> {
         let root = tree.fence.root.clone();
-        let fence = store.claim(root.clone(), tree.fence.epoch).await?;
+        let fence = self.inner.store.claim(root.clone(), tree.fence.epoch).await?;
+        let taken = self.end_open_runs(fence).await;
+        let mut trees = lock(&self.inner.trees);
+        match &taken {
+            Ok(_) => trees.unswept.remove(&root),
+            // It is ours now, so that no other process ends these runs: the next sweep does.
+            Err(_) => trees.unswept.insert(root),
+        };
+        drop(trees);
+        taken
+    }
+
+    async fn end_open_runs(&self, fence: Fence) -> Result<Taken, StoreError> {
+        let store = &self.inner.store;
+        let root = fence.root.clone();
         // Only now the log cannot grow behind our back.
-        let last_seq = store.trees(TreeQuery::Root(root.clone())).await?.first().map_or(0, |tree| tree.last_seq);
+        let last_seq =
+            store.trees(TreeQuery::Root(root.clone())).await?.first().map_or(0, |tree| tree.last_seq);
         let Loaded { mut state, records, last_sign } = self.load_all(&root).await?;
         let mut recovered = Recovered { trees: vec![root], ..Recovered::default() };
         let mut writes = Vec::new();
         let mut seq = last_seq;
-        let mut append = |session: &SessionId, run: Option<&RunId>, event: &Event, writes: &mut Vec<Write>| {
-            seq += 1;
-            writes.push(Write::Append(LogRow {
-                seq,
-                session: session.clone(),
-                run: run.cloned(),
-                at: ids::now(),
-                late: false,
-                event: RawEvent::from(event),
-            }));
-        };
+        let mut append =
+            |session: &SessionId, run: Option<&RunId>, event: &Event, writes: &mut Vec<Write>| {
+                seq += 1;
+                writes.push(Write::Append(LogRow {
+                    seq,
+                    session: session.clone(),
+                    run: run.cloned(),
+                    at: ids::now(),
+                    late: false,
+                    event: RawEvent::from(event),
+                }));
+            };
         // Children before parents: whoever reads the log sees the leaves end first.
         for record in records.iter().rev() {
             let Some(run) = record.last_run.as_ref().filter(|run| run.state.is_open()) else { continue };
@@ -204,9 +292,14 @@ impl SessionManager {
             append(id, Some(&run.id), &Event::RunError(failed), &mut writes);
             let status = StatusChanged { state: SessionState::Idle, outcome: Some(Outcome::Interrupted) };
             append(id, None, &Event::StatusChanged(status), &mut writes);
-            if let Some(parent) = record.data.parent_id.as_ref().filter(|parent| state.members.contains_key(*parent)) {
-                let told =
-                    ChildInterrupted { session: id.clone(), run: run.id.clone(), reason: "owner_lost".to_owned() };
+            if let Some(parent) =
+                record.data.parent_id.as_ref().filter(|parent| state.members.contains_key(*parent))
+            {
+                let told = ChildInterrupted {
+                    session: id.clone(),
+                    run: run.id.clone(),
+                    reason: "owner_lost".to_owned(),
+                };
                 if let Ok(data) = to_raw_value(&told) {
                     let told = Custom { name: CHILD_INTERRUPTED.to_owned(), data };
                     append(parent, None, &Event::Custom(told), &mut writes);
@@ -216,7 +309,7 @@ impl SessionManager {
             ended.state = RunState::Ended(Outcome::Interrupted);
             ended.error = Some("the program that ran it is gone".to_owned());
             // The wall time ends with the last sign of life, not with the day somebody looked.
-            ended.ended_at = Some(last_sign.get(id).copied().unwrap_or(run.opened_at));
+            ended.ended_at = Some(last_sign.get(id).map_or(run.opened_at, |sign| run.opened_at.max(*sign)));
             if let Some(member) = state.members.get_mut(id) {
                 member.runs = Runs::restored(ended.id.clone(), ended.ordinal, ended.state);
             }
@@ -228,6 +321,6 @@ impl SessionManager {
             let batch = Batch { fence: Some(fence.clone()), writes, durability: Durability::Process };
             store.commit(batch).await?;
         }
-        Ok((state, fence, seq, recovered))
+        Ok(Taken { state, fence, last_seq: seq, found: recovered })
     }
 }

@@ -1,30 +1,23 @@
 //! The session manager: the only writer of a store, with three doors to a new session.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use foldhash::fast::RandomState;
-use offspring_protocol::{
-    AgentType, Envelope, Event, External, NodeName, Outcome, PoolId, ProjectId, RawEvent, RunRecord, RunState, SessionData, SessionId, SessionInfo,
-    Usage, event::SpawnSessionStart,
-};
-use smallvec::{SmallVec, smallvec};
-use tokio::sync::oneshot;
+use offspring_protocol::{Envelope, NodeName, PoolId, ProjectId, SessionId, SessionInfo, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    bus::{Bus, Notice, QueueLimits, Scope, Subscription},
+    bus::{Bus, QueueLimits, Scope, Subscription},
     error::Refused,
-    ids,
-    live::{Changing, Gate, LiveTree, OpenRun, TreeState, lock},
+    live::{LiveTree, TreeState, lock},
     project,
-    run::{AnnouncedChild, NewChild, NewRoot, RootSession, Stored},
-    store::{Batch, DetachedStore, Durability, Fence, SessionRecord, SessionStore, StoreError, Write},
-    writer::{self, Line, Op},
+    store::{DetachedStore, Durability, Fence, SessionRecord, SessionStore, StoreError},
+    writer,
 };
 
 /// Sessions of other processes that are remembered.
@@ -82,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) ensuring: tokio::sync::Mutex<()>,
     /// One at a time reads a tree from the store to own it.
     pub(crate) taking_over: tokio::sync::Mutex<()>,
+    /// Held for reading while a tree is made or taken over; closing waits for those.
+    pub(crate) opening: tokio::sync::RwLock<()>,
     projects: Mutex<HashMap<PathBuf, ProjectId, RandomState>>,
 }
 
@@ -92,6 +87,10 @@ pub(crate) struct Trees {
     pub(crate) root_of: HashMap<SessionId, SessionId, RandomState>,
     /// Sessions of other processes that were asked for (L9), at most [`MAX_SEEN`].
     pub(crate) seen: HashMap<SessionId, Arc<SessionInfo>, RandomState>,
+    /// Writers of forgotten trees that may still have something to write; the tree is not read before that.
+    pub(crate) retiring: HashMap<SessionId, CancellationToken, RandomState>,
+    /// Trees that were taken over from a dead owner while the end of its runs could not be written.
+    pub(crate) unswept: HashSet<SessionId, RandomState>,
     pub(crate) closing: bool,
     pub(crate) commands_served: bool,
 }
@@ -118,6 +117,7 @@ impl SessionManager {
             trees: Mutex::default(),
             ensuring: tokio::sync::Mutex::new(()),
             taking_over: tokio::sync::Mutex::new(()),
+            opening: tokio::sync::RwLock::new(()),
             projects: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -145,356 +145,38 @@ impl SessionManager {
         self.inner.options.root_durability
     }
 
-    // ----- door 1: roots ---------------------------------------------------------------------------
-
-    /// Makes the root of a new tree: stored with its pending run, owned by this process.
-    ///
-    /// # Errors
-    /// [`Refused`], and then nothing exists: a missing directory, a taken id, a closing manager, the store.
-    pub async fn create_root(&self, new: NewRoot) -> Result<RootSession, Refused> {
-        let data = self.root_data(new).await?;
-        self.new_tree(data, None).await.map(RootSession::new)
-    }
-
-    async fn root_data(&self, new: NewRoot) -> Result<SessionData, Refused> {
-        self.refuse_when_closing()?;
-        if let Some(cwd) = &new.cwd {
-            check_directory(cwd)?;
-        }
-        let id = new.id.clone().unwrap_or_else(ids::session);
-        id.check_storable()?;
-        new.agent_name.check_storable()?;
-        let project_id = match &new.cwd {
-            Some(cwd) if !self.inner.detached => Some(self.project_of(Path::new(cwd)).await),
-            _ => None,
-        };
-        let now = ids::now();
-        Ok(SessionData {
-            id: id.clone(),
-            parent_id: None,
-            root_id: id,
-            depth: 0,
-            project_id,
-            cwd: new.cwd,
-            agent_name: new.agent_name,
-            agent_type: new.agent_type,
-            source_type: None,
-            pool_id: self.inner.options.pool_id.clone(),
-            task: None,
-            title: new.title,
-            model: None,
-            settings: None,
-            limits: new.limits,
-            external: None,
-            created_at: now,
-            last_active_at: now,
-            metadata: new.metadata,
-            version: "1".to_owned(),
-        })
-    }
-
-    /// A new run of a root that is at rest: its tree is read from the store if need be (rule L12).
-    ///
-    /// # Errors
-    /// [`Refused`]: unknown, still running, or owned by another process that lives.
-    pub async fn resume_root(&self, id: &SessionId) -> Result<RootSession, Refused> {
-        self.reopen(id).await.map(RootSession::new)
-    }
-
-    /// A new run of a child that is at rest: no second row, no second spawn (rule L12).
-    ///
-    /// # Errors
-    /// As [`resume_root`](Self::resume_root), or when a session above it is being cancelled.
-    pub async fn resume_child(&self, id: &SessionId) -> Result<AnnouncedChild, Refused> {
-        self.reopen(id).await.map(AnnouncedChild::new)
-    }
-
-    async fn reopen(&self, id: &SessionId) -> Result<Stored, Refused> {
-        self.refuse_when_closing()?;
-        let tree = self.tree_for_writing(id).await?;
-        let (info, data, open) = {
-            let mut state = tree.state();
-            if let Some(error) = &state.failed {
-                return Err(Refused::Store(error.clone()));
-            }
-            let member = state.members.get_mut(id).ok_or_else(|| Refused::UnknownSession { id: id.clone() })?;
-            if let Some(gate) = member.gate {
-                return Err(gate.refusal());
-            }
-            let run = ids::run();
-            let opened = member.runs.open(run.clone()).map_err(|_| Refused::StillRunning { id: id.clone() })?;
-            let open = open_run(pending(id, run, opened.ordinal));
-            member.open = Some(Arc::clone(&open));
-            let (info, data) = (Arc::clone(&member.info), Arc::clone(&member.data));
-            state.open_runs += 1;
-            if let Some(parent) = info.parent.as_ref().and_then(|parent| state.members.get_mut(parent)) {
-                parent.live_children += 1;
-            }
-            (info, data, open)
-        };
-        let record = lock(&open.changing).record.clone();
-        let stored = Stored { manager: self.clone(), tree: Arc::clone(&tree), info, data, open };
-        let op = Op { writes: smallvec![Write::Run(Box::new(record))], ..Op::default() };
-        match self.commit(&tree, op).await {
-            Ok(()) => Ok(stored),
-            Err(error) => {
-                drop(AnnouncedChild::new(stored));
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Stores a row that is the root of a tree of its own, its pending run and, for a child of an unknown
-    /// parent, its spawn: together or not at all (L1).
-    async fn new_tree(&self, data: SessionData, spawned_by: Option<&NewChild>) -> Result<Stored, Refused> {
-        let open = open_run(pending(&data.id, ids::run(), 1));
-        let Row { tree, info, data } = self.new_tree_row(data, spawned_by, Some(&open)).await?;
-        Ok(Stored { manager: self.clone(), tree, info, data, open })
-    }
-
-    async fn new_tree_row(
+    /// Starts the writer of a tree and makes it known; `first` is announced before anything the writer says.
+    pub(crate) fn go_live(
         &self,
-        data: SessionData,
-        spawned_by: Option<&NewChild>,
-        open: Option<&Arc<OpenRun>>,
-    ) -> Result<Row, Refused> {
-        let fence = Fence { root: data.id.clone(), owner: self.inner.store.owner(), epoch: 1 };
-        let info = Arc::new(info_of(&data, std::slice::from_ref(&data.id)));
-        let data = Arc::new(data);
-        let mut state = TreeState::default();
-        state.admit(Arc::clone(&info), Arc::clone(&data), open.cloned());
-        let mut writes = vec![Write::Session(Arc::clone(&data))];
-        writes.extend(open.map(|open| Write::Run(Box::new(lock(&open.changing).record.clone()))));
-        let spawn = spawned_by.zip(info.parent.as_ref()).map(|(new, parent)| {
-            let event = RawEvent::from(&spawn_event(&info, parent, new));
-            Arc::new(Envelope { seq: 1, at: ids::now(), run: None, late: false, session: Arc::clone(&info), event })
-        });
-        writes.extend(spawn.as_deref().map(|envelope| Write::Append(writer::row(envelope))));
-        let batch = Batch { fence: Some(fence.clone()), writes, durability: Durability::Process };
-        let committed = self.inner.store.commit(batch).await?;
-        let tree = self.go_live(fence, committed.last_seq, state)?;
-        self.inner.bus.publish(spawn.as_slice());
-        self.inner.bus.notice(Notice::Created(Arc::clone(&info)));
-        Ok(Row { tree, info, data })
-    }
-
-    /// Starts the writer of a tree and makes it known.
-    pub(crate) fn go_live(&self, fence: Fence, last_seq: u64, state: TreeState) -> Result<Arc<LiveTree>, Refused> {
+        fence: Fence,
+        last_seq: u64,
+        state: TreeState,
+        first: &[Arc<Envelope>],
+    ) -> Arc<LiveTree> {
         let (sender, ops) = writer::channel();
         let members: Vec<SessionId> = state.members.keys().cloned().collect();
-        let tree = Arc::new(LiveTree::new(fence.root.clone(), fence.clone(), sender, state));
+        let tree = Arc::new(LiveTree::new(fence.root.clone(), sender, state));
         let serve = {
             let mut trees = lock(&self.inner.trees);
-            if trees.closing {
-                return Err(Refused::Closing);
-            }
             for member in members {
+                trees.seen.remove(&member);
                 trees.root_of.insert(member, fence.root.clone());
             }
             trees.by_root.insert(fence.root.clone(), Arc::clone(&tree));
-            self.forget_resting(&mut trees);
+            trees.forget_resting(self.inner.options.max_resting_trees);
             !std::mem::replace(&mut trees.commands_served, true)
         };
+        self.inner.bus.publish(first);
         let (store, bus) = (Arc::clone(&self.inner.store), Arc::clone(&self.inner.bus));
-        tokio::spawn(writer::write(Arc::downgrade(&tree), fence, last_seq, ops, store, bus));
+        let written = tree.written.clone().drop_guard();
+        tokio::spawn(writer::write(tree.shared_state(), fence, last_seq, ops, store, bus, written));
         if serve && !self.inner.detached {
             tokio::spawn(crate::commands::serve(Arc::downgrade(&self.inner)));
         }
-        Ok(tree)
+        tree
     }
 
-    fn forget_resting(&self, trees: &mut Trees) {
-        let resting: Vec<SessionId> = trees
-            .by_root
-            .values()
-            .filter(|tree| tree.state().open_runs == 0)
-            .map(|tree| tree.root.clone())
-            .collect();
-        let excess = resting.len().saturating_sub(self.inner.options.max_resting_trees);
-        for root in resting.into_iter().take(excess) {
-            forget(trees, &root);
-        }
-    }
-
-    // ----- door 2: children we decide on -----------------------------------------------------------
-
-    /// Makes a child of any session: of one this process owns, of one at rest in the store (its tree is
-    /// taken over), or, with a warning, of one nobody knows (rule L3): the child is then the root of a tree
-    /// of its own with depth 1.
-    ///
-    /// # Errors
-    /// [`Refused`], and then nothing exists.
-    pub async fn create_child(&self, parent: &SessionId, new: NewChild) -> Result<AnnouncedChild, Refused> {
-        self.refuse_when_closing()?;
-        match self.tree_for_writing(parent).await {
-            Ok(tree) => self.create_child_in(&tree, parent, new).await,
-            Err(Refused::UnknownSession { .. }) => self.create_orphan(parent, new).await,
-            Err(refused) => Err(refused),
-        }
-    }
-
-    async fn create_orphan(&self, parent: &SessionId, new: NewChild) -> Result<AnnouncedChild, Refused> {
-        let data = self.orphan_data(parent, &new)?;
-        Ok(AnnouncedChild::new(self.new_tree(data, Some(&new)).await?))
-    }
-
-    fn orphan_data(&self, parent: &SessionId, new: &NewChild) -> Result<SessionData, Refused> {
-        tracing::warn!(%parent, agent = %new.agent_name, "the parent of a new session is not known");
-        parent.check_storable()?;
-        let mut data = child_data(new, None, self.inner.options.pool_id.clone())?;
-        data.parent_id = Some(parent.clone());
-        data.root_id = data.id.clone();
-        data.depth = 1;
-        // Never more than the pool's default policy.
-        data.limits = offspring_protocol::SessionLimits::default().narrowed_by(&new.limits);
-        Ok(data)
-    }
-
-    /// A row without a run, for [`ensure_session`](Self::ensure_session).
-    pub(crate) async fn create_idle(
-        &self,
-        parent: Option<&SessionId>,
-        id: &SessionId,
-        agent: NodeName,
-    ) -> Result<Arc<SessionInfo>, Refused> {
-        let Some(parent) = parent else {
-            let new = NewRoot { id: Some(id.clone()), ..NewRoot::new(agent, AgentType::Native) };
-            let data = self.root_data(new).await?;
-            return Ok(self.new_tree_row(data, None, None).await?.info);
-        };
-        let new = NewChild { id: Some(id.clone()), ..NewChild::new(agent, AgentType::Native) };
-        match self.tree_for_writing(parent).await {
-            Ok(tree) => Ok(self.new_row(Reserved::take(&tree, parent)?, &new, None).await?.info),
-            Err(Refused::UnknownSession { .. }) => {
-                let data = self.orphan_data(parent, &new)?;
-                Ok(self.new_tree_row(data, Some(&new), None).await?.info)
-            }
-            Err(refused) => Err(refused),
-        }
-    }
-
-    pub(crate) async fn create_child_in(
-        &self,
-        tree: &Arc<LiveTree>,
-        parent: &SessionId,
-        new: NewChild,
-    ) -> Result<AnnouncedChild, Refused> {
-        let reserved = Reserved::take(tree, parent)?;
-        self.make_child(reserved, new).await
-    }
-
-    async fn make_child(&self, reserved: Reserved, new: NewChild) -> Result<AnnouncedChild, Refused> {
-        let id = new.id.clone().unwrap_or_else(ids::session);
-        let open = open_run(pending(&id, ids::run(), 1));
-        let alone = new.id.is_some();
-        let new = NewChild { id: Some(id), ..new };
-        let parent = reserved.parent.clone();
-        let Row { tree, info, data } = self.new_row_alone(reserved, &new, Some(&open), alone).await?;
-        let gate = tree.state().members.get(&parent).and_then(|parent| parent.gate);
-        let stored = Stored { manager: self.clone(), tree, info, data, open };
-        let Some(gate) = gate else { return Ok(AnnouncedChild::new(stored)) };
-        // The gate closed while the child was being stored: it ends before it starts.
-        if gate == Gate::Cancelled {
-            lock(&stored.open.changing).forced = Some(Outcome::Cancelled);
-        }
-        stored.tree.state().close_gates(&stored.info.id, gate);
-        drop(AnnouncedChild::new(stored));
-        Err(gate.refusal())
-    }
-
-    async fn new_row(
-        &self,
-        reserved: Reserved,
-        new: &NewChild,
-        open: Option<&Arc<OpenRun>>,
-    ) -> Result<Row, Refused> {
-        self.new_row_alone(reserved, new, open, true).await
-    }
-
-    /// Row, pending run and spawn in one commit; announced by the tree's writer (L1).
-    async fn new_row_alone(
-        &self,
-        reserved: Reserved,
-        new: &NewChild,
-        open: Option<&Arc<OpenRun>>,
-        alone: bool,
-    ) -> Result<Row, Refused> {
-        let (parent_info, parent_data) = {
-            let state = reserved.tree.state();
-            let parent = state.member(&reserved.parent)?;
-            (Arc::clone(&parent.info), Arc::clone(&parent.data))
-        };
-        let data = child_data(new, Some(&parent_data), self.inner.options.pool_id.clone())?;
-        let mut path = Vec::with_capacity(parent_info.path.len() + 1);
-        path.extend_from_slice(&parent_info.path);
-        path.push(data.id.clone());
-        let info = Arc::new(info_of(&data, &path));
-        let data = Arc::new(data);
-        let spawn = spawn_event(&info, &parent_info.id, new);
-        let parent_run = {
-            let state = reserved.tree.state();
-            state.members.get(&parent_info.id).and_then(|parent| parent.open.as_ref().map(|open| open.id.clone()))
-        };
-        let mut writes: SmallVec<[Write; 2]> = smallvec![Write::Session(Arc::clone(&data))];
-        writes.extend(open.map(|open| Write::Run(Box::new(lock(&open.changing).record.clone()))));
-        let lines = smallvec![Line::new(&parent_info, parent_run.as_ref(), spawn)];
-        self.commit(&reserved.tree, Op { writes, lines, alone, ..Op::default() }).await?;
-        let tree = reserved.keep();
-        {
-            let mut state = tree.state();
-            state.admit(Arc::clone(&info), Arc::clone(&data), open.cloned());
-            if open.is_none() {
-                if let Some(parent) = state.members.get_mut(&parent_info.id) {
-                    parent.live_children = parent.live_children.saturating_sub(1);
-                }
-            }
-        }
-        lock(&self.inner.trees).root_of.insert(info.id.clone(), tree.root.clone());
-        self.inner.bus.notice(Notice::Created(Arc::clone(&info)));
-        Ok(Row { tree, info, data })
-    }
-
-    // ----- door 3: children a peer decided on ------------------------------------------------------
-
-    /// Takes a session of a peer into our tree: same row, same spawn. The same external id under the same
-    /// parent is a new run of its session; under another parent it is a new session, and the old one stays
-    /// where it was. A breached limit does not refuse it, for it exists already: it is told in
-    /// [`Adopted::breach`], and whoever adopts applies its policy, by default a cancel.
-    ///
-    /// # Errors
-    /// [`Refused`]: an unknown or closed parent, a session still running, the store.
-    pub async fn adopt_child(
-        &self,
-        parent: &SessionId,
-        external: External,
-        mut new: NewChild,
-    ) -> Result<Adopted, Refused> {
-        let tree = self.tree_for_writing(parent).await?;
-        let known = tree.state().adopted.get(&(parent.clone(), external.clone())).cloned();
-        if let Some(id) = known {
-            return Ok(Adopted { child: self.resume_child(&id).await?, breach: None, new_session: false });
-        }
-        new.external = Some(external);
-        let (reserved, breach) = match Reserved::take(&tree, parent) {
-            Ok(reserved) => (reserved, None),
-            Err(
-                breach @ (Refused::DelegationDepth { .. } | Refused::LiveChildren { .. } | Refused::Descendants { .. }),
-            ) => (Reserved::take_beyond(&tree, parent), Some(breach)),
-            Err(refused) => return Err(refused),
-        };
-        Ok(Adopted { child: self.make_child(reserved, new).await?, breach, new_session: true })
-    }
-
-    // ----- what all doors use ----------------------------------------------------------------------
-
-    pub(crate) async fn commit(&self, tree: &LiveTree, mut op: Op) -> Result<(), StoreError> {
-        let (done, committed) = oneshot::channel();
-        op.done = Some(done);
-        tree.writer.send(op).await.map_err(|_| StoreError::Closed)?;
-        committed.await.unwrap_or(Err(StoreError::Closed))
-    }
-
-    fn refuse_when_closing(&self) -> Result<(), Refused> {
+    pub(crate) fn refuse_when_closing(&self) -> Result<(), Refused> {
         if lock(&self.inner.trees).closing { Err(Refused::Closing) } else { Ok(()) }
     }
 
@@ -538,7 +220,10 @@ impl SessionManager {
             return Ok(SubtreeUsage::default());
         };
         let loaded = self.load(&record.data.root_id).await?;
-        Ok(SubtreeUsage { own: loaded.rollup.own(session), subtree: loaded.rollup.subtree(&loaded.tree, session) })
+        Ok(SubtreeUsage {
+            own: loaded.rollup.own(session),
+            subtree: loaded.rollup.subtree(&loaded.tree, session),
+        })
     }
 
     /// The project of a directory, asked from git once per directory.
@@ -571,180 +256,44 @@ pub struct SubtreeUsage {
     pub subtree: Usage,
 }
 
-/// A peer's session in our tree.
-#[derive(Debug)]
-pub struct Adopted {
-    /// Stored and announced, or re-opened.
-    pub child: AnnouncedChild,
-    /// The limit it breaches.
-    pub breach: Option<Refused>,
-    /// Whether it is a new session and not a new run of an old one.
-    pub new_session: bool,
-}
-
-/// A session that is stored.
-struct Row {
-    tree: Arc<LiveTree>,
-    info: Arc<SessionInfo>,
-    data: Arc<SessionData>,
-}
-
-/// A place below a parent; given back unless it is kept.
-struct Reserved {
-    tree: Arc<LiveTree>,
-    parent: SessionId,
-    kept: bool,
-}
-
-impl Reserved {
-    fn take(tree: &Arc<LiveTree>, parent: &SessionId) -> Result<Self, Refused> {
-        tree.state().reserve(parent)?;
-        Ok(Self { tree: Arc::clone(tree), parent: parent.clone(), kept: false })
-    }
-
-    /// For a child that exists whether there is a place or not.
-    fn take_beyond(tree: &Arc<LiveTree>, parent: &SessionId) -> Self {
-        tree.state().reserve_beyond(parent);
-        Self { tree: Arc::clone(tree), parent: parent.clone(), kept: false }
-    }
-
-    fn keep(mut self) -> Arc<LiveTree> {
-        self.kept = true;
-        Arc::clone(&self.tree)
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.tree.state().release(&self.parent);
-        }
-    }
-}
-
 pub(crate) fn record_in(tree: &LiveTree, id: &SessionId) -> Option<SessionRecord> {
     let state = tree.state();
     let member = state.members.get(id)?;
-    let last_run = member.open.as_ref().map(|open| lock(&open.changing).record.clone());
+    let open = member.open.as_ref().map(|open| lock(&open.changing).record.clone());
+    let last_run = open.or_else(|| member.last_run.as_deref().cloned());
     Some(SessionRecord { data: (*member.data).clone(), last_run })
 }
 
-pub(crate) fn forget(trees: &mut Trees, root: &SessionId) {
-    if let Some(tree) = trees.by_root.remove(root) {
-        for member in tree.state().members.keys() {
-            trees.root_of.remove(member);
+impl Trees {
+    pub(crate) fn forget(&mut self, root: &SessionId) {
+        if let Some(tree) = self.by_root.remove(root) {
+            for member in tree.state().members.keys() {
+                self.root_of.remove(member);
+            }
         }
     }
-}
 
-fn pending(session: &SessionId, run: offspring_protocol::RunId, ordinal: u32) -> RunRecord {
-    RunRecord {
-        id: run,
-        session_id: session.clone(),
-        ordinal,
-        state: RunState::Pending,
-        error: None,
-        usage: Usage::default(),
-        process: None,
-        opened_at: ids::now(),
-        ended_at: None,
+    /// Forgets the trees that rested longest beyond so many.
+    fn forget_resting(&mut self, max: usize) {
+        if self.by_root.len() <= max {
+            return;
+        }
+        self.retiring.retain(|_, written| !written.is_cancelled());
+        let mut resting: Vec<(Instant, SessionId)> = Vec::new();
+        for tree in self.by_root.values() {
+            // Held by nobody else, so that none can be about to open a run in it, and while these trees are
+            // locked nobody can get hold of it.
+            if Arc::strong_count(tree) == 1 {
+                resting.extend(tree.state().resting_since.map(|since| (since, tree.root.clone())));
+            }
+        }
+        resting.sort_unstable();
+        let excess = resting.len().saturating_sub(max);
+        for (_, root) in resting.into_iter().take(excess) {
+            if let Some(tree) = self.by_root.get(&root) {
+                self.retiring.insert(root.clone(), tree.written.clone());
+            }
+            self.forget(&root);
+        }
     }
-}
-
-fn open_run(record: RunRecord) -> Arc<OpenRun> {
-    Arc::new(OpenRun {
-        id: record.id.clone(),
-        stop: CancellationToken::new(),
-        ended: CancellationToken::new(),
-        changing: Mutex::new(Changing { record, forced: None }),
-    })
-}
-
-pub(crate) fn info_of(data: &SessionData, path: &[SessionId]) -> SessionInfo {
-    SessionInfo {
-        id: data.id.clone(),
-        root: data.root_id.clone(),
-        parent: data.parent_id.clone(),
-        path: path.into(),
-        depth: data.depth,
-        agent_name: data.agent_name.clone(),
-        agent_type: data.agent_type.clone(),
-        source_type: data.source_type.clone(),
-    }
-}
-
-/// The row of a child: inherits project and directory; unset stays unset (L3).
-fn child_data(new: &NewChild, parent: Option<&SessionData>, pool_id: Option<PoolId>) -> Result<SessionData, Refused> {
-    let id = new.id.clone().unwrap_or_else(ids::session);
-    id.check_storable()?;
-    new.agent_name.check_storable()?;
-    let inherited = parent.and_then(|parent| parent.cwd.as_deref());
-    let cwd = match (&new.cwd, inherited) {
-        (Some(own), Some(base)) => Some(Path::new(base).join(own)),
-        (Some(own), None) => Some(PathBuf::from(own)),
-        (None, base) => base.map(PathBuf::from),
-    };
-    let cwd = match cwd {
-        Some(cwd) => Some(cwd.into_os_string().into_string().map_err(|path| Refused::Cwd {
-            cwd: path.to_string_lossy().into_owned(),
-            problem: "is not valid UTF-8",
-        })?),
-        None => None,
-    };
-    if let (Some(_), Some(cwd)) = (&new.cwd, &cwd) {
-        check_directory(cwd)?;
-    }
-    let now = ids::now();
-    Ok(SessionData {
-        root_id: parent.map_or_else(|| id.clone(), |parent| parent.root_id.clone()),
-        parent_id: parent.map(|parent| parent.id.clone()),
-        depth: parent.map_or(0, |parent| parent.depth + 1),
-        id,
-        project_id: parent.and_then(|parent| parent.project_id.clone()),
-        cwd,
-        agent_name: new.agent_name.clone(),
-        agent_type: new.agent_type.clone(),
-        source_type: Some(new.source_type.clone()),
-        pool_id: pool_id.or_else(|| parent.and_then(|parent| parent.pool_id.clone())),
-        task: new.task.clone(),
-        title: (!new.description.is_empty()).then(|| new.description.clone()),
-        model: new.model.clone(),
-        settings: None,
-        // Narrower, never wider (L17).
-        limits: parent.map_or_else(|| new.limits.clone(), |parent| parent.limits.narrowed_by(&new.limits)),
-        external: new.external.clone(),
-        created_at: now,
-        last_active_at: now,
-        metadata: new.metadata.clone(),
-        version: "1".to_owned(),
-    })
-}
-
-fn spawn_event(child: &SessionInfo, parent: &SessionId, new: &NewChild) -> Event {
-    Event::SpawnSessionStart(SpawnSessionStart {
-        child_session_id: child.id.clone(),
-        parent_session_id: parent.clone(),
-        tool_call_id: new.tool_call.clone(),
-        spawn_mechanism: new.mechanism,
-        source_name: new.agent_name.clone(),
-        source_type: new.source_type.clone(),
-        agent_type: new.agent_type.clone(),
-        depth: child.depth,
-        path: child.path.to_vec(),
-        description: new.description.clone(),
-        task: new.task.clone(),
-        model_id: new.model.clone(),
-        metadata: new.metadata.clone(),
-    })
-}
-
-pub(crate) fn check_directory(cwd: &str) -> Result<(), Refused> {
-    let problem = match std::fs::metadata(cwd) {
-        Ok(found) if !found.is_dir() => "is not a directory",
-        Ok(_) if !Path::new(cwd).is_absolute() => "is not absolute",
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist",
-        Err(_) => "cannot be read",
-    };
-    Err(Refused::Cwd { cwd: cwd.to_owned(), problem })
 }

@@ -35,12 +35,14 @@ fn root_commit(directory: &Path) -> Option<String> {
 fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     for (name, _) in std::env::vars_os() {
-        let configuration = ["GIT_CONFIG", "GIT_TEST"];
+        let configuration = ["GIT_CONFIG", "GIT_TEST", "GIT_CEILING"];
         let named = name.to_string_lossy();
         if named.starts_with("GIT_") && !configuration.iter().any(|kept| named.starts_with(kept)) {
             command.env_remove(&name);
         }
     }
+    // Nothing here may ask the network or a person: the answer is on the disk or nowhere.
+    command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0");
     let command = command.args(arguments).current_dir(directory);
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8(output.stdout).ok()).flatten()

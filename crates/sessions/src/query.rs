@@ -80,7 +80,8 @@ impl SessionManager {
         if self.session(id).await?.is_none() {
             return Ok(Vec::new());
         }
-        let mut path: Vec<SessionId> = self.ancestors(id).await?.into_iter().map(|record| record.data.id).collect();
+        let mut path: Vec<SessionId> =
+            self.ancestors(id).await?.into_iter().map(|record| record.data.id).collect();
         path.reverse();
         path.push(id.clone());
         Ok(path)

@@ -1,12 +1,15 @@
 //! Deleting: a subtree on request, whole trees by age or number. Never an orphan.
 
 use offspring_protocol::{SessionId, Timestamp};
+use smallvec::smallvec;
+use tokio::sync::oneshot;
 
 use crate::{
     error::Refused,
-    live::lock,
-    manager::{SessionManager, forget},
-    store::{Batch, Durability, OwnerState, TreeQuery, Write},
+    live::{Gate, LiveTree, lock},
+    manager::SessionManager,
+    store::{OwnerState, StoreError, TreeQuery, Write},
+    writer::{Op, Then},
 };
 
 /// Which trees to delete. Both unset: none.
@@ -29,7 +32,9 @@ impl SessionManager {
         if subtree.is_empty() {
             return Err(Refused::UnknownSession { id: id.clone() });
         }
-        if let Some(running) = subtree.iter().find(|record| record.run_state().is_some_and(|run| run.is_open())) {
+        if let Some(running) =
+            subtree.iter().find(|record| record.run_state().is_some_and(|run| run.is_open()))
+        {
             let root = running.data.root_id.clone();
             let trees = self.inner.store.trees(TreeQuery::Root(root)).await?;
             let alive = |owner| self.inner.store.owner_state(owner) == OwnerState::Alive;
@@ -38,19 +43,56 @@ impl SessionManager {
             }
         }
         let tree = self.tree_for_writing(id).await?;
-        let fence = Some(tree.fence.clone());
-        let batch = Batch { fence, writes: vec![Write::Delete(id.clone())], durability: Durability::Process };
-        self.inner.store.commit(batch).await?;
-        let deleted: Vec<SessionId> = subtree.into_iter().map(|record| record.data.id).collect();
-        let mut trees = lock(&self.inner.trees);
-        if *id == tree.root {
-            forget(&mut trees, id);
-        } else {
+        {
             let mut state = tree.state();
-            state.forget(id, &deleted);
-            for gone in &deleted {
-                trees.root_of.remove(gone);
+            if let Some((_, running, _)) = state.open_below(id).into_iter().next() {
+                return Err(Refused::StillRunning { id: running });
             }
+            if state.being_made(id) > 0 {
+                return Err(Refused::StillRunning { id: id.clone() });
+            }
+            state.member(id)?;
+            // Nothing starts there any more, so that no line of it comes after its rows are gone.
+            state.close_gates(id, Gate::Deleting);
+        }
+        // In a task of its own: what the store forgets is forgotten here too, whoever asked.
+        let (manager, id) = (self.clone(), id.clone());
+        let deleted = tokio::spawn(async move { manager.delete_at_rest(&tree, &id).await });
+        deleted.await.unwrap_or(Err(Refused::Closing))
+    }
+
+    async fn delete_at_rest(&self, tree: &LiveTree, id: &SessionId) -> Result<Vec<SessionId>, Refused> {
+        let (ack, committed) = oneshot::channel();
+        let op = Op {
+            writes: smallvec![Write::Delete(id.clone())],
+            alone: true,
+            then: Then::Tell(ack),
+            ..Op::default()
+        };
+        let sent = tree.writer.send(op).await.map_err(|_| StoreError::Closed);
+        let done = match sent {
+            Ok(()) => committed.await.unwrap_or(Err(StoreError::Closed)),
+            Err(error) => Err(error),
+        };
+        let mut trees = lock(&self.inner.trees);
+        let mut state = tree.state();
+        if let Err(error) = done {
+            state.reopen_gates(id, Gate::Deleting);
+            return Err(error.into());
+        }
+        let mut deleted: Vec<SessionId> = state.tree.leaves_first(id);
+        deleted.reverse();
+        if *id == tree.root {
+            // Whoever still holds the tree may write nothing more.
+            state.failed.get_or_insert_with(|| StoreError::Unknown { id: id.clone() });
+            drop(state);
+            trees.forget(id);
+        } else {
+            state.forget(id, &deleted);
+        }
+        for gone in &deleted {
+            trees.root_of.remove(gone);
+            trees.seen.remove(gone);
         }
         Ok(deleted)
     }
@@ -69,8 +111,10 @@ impl SessionManager {
             }
             match self.delete(&root.data.id).await {
                 Ok(_) => deleted.push(root.data.id),
-                // In use: kept, whatever its age.
-                Err(Refused::StillRunning { .. } | Refused::Foreign { .. }) => {}
+                // In use: kept, whatever its age. Unknown: another process was faster.
+                Err(
+                    Refused::StillRunning { .. } | Refused::Foreign { .. } | Refused::UnknownSession { .. },
+                ) => {}
                 Err(refused) => return Err(refused),
             }
         }

@@ -4,16 +4,16 @@
 //! [`AnnouncedChild::start`] make one. So a child that runs was stored and announced (rules L1, L2),
 //! because nothing else compiles.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Instant};
 
 use offspring_protocol::{
-    AgentType, Event, External, MessageId, NodeName, Outcome, RunId, RunState, SessionData, SessionId, SessionInfo,
-    SessionLimits, SessionState, SourceType, TaskKey, ToolCallId,
-    event::{MessageComplete, RunFailed, RunStarted, SpawnMechanism, StatusChanged, StreamComplete},
+    AgentType, Event, External, MessageId, NodeName, Outcome, RawEvent, RunId, RunState, SessionData,
+    SessionId, SessionInfo, SessionLimits, SessionState, SourceType, TaskKey, ToolCallId,
+    event::{Custom, MessageComplete, RunFailed, RunStarted, SpawnMechanism, StatusChanged, StreamComplete},
 };
 use offspring_tree::rollup::Counted;
-use smallvec::smallvec;
-use tokio::sync::oneshot;
+use smallvec::{SmallVec, smallvec};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     live::{LiveTree, OpenRun, lock},
     manager::SessionManager,
     store::{Durability, StoreError, Write},
-    writer::{Line, Op},
+    writer::{Ack, Line, Op, Then},
 };
 
 /// A root to be.
@@ -113,9 +113,9 @@ impl NewChild {
     }
 }
 
-/// A stored session with a pending run.
+/// One run of a stored session, as everything that acts for it shares it.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct Core {
     pub(crate) manager: SessionManager,
     pub(crate) tree: Arc<LiveTree>,
     pub(crate) info: Arc<SessionInfo>,
@@ -136,48 +136,48 @@ pub struct AnnouncedChild(Pending);
 macro_rules! startable {
     ($name:ident) => {
         impl $name {
-            pub(crate) fn new(stored: Stored) -> Self {
-                Self(Pending(Some(stored)))
+            pub(crate) fn new(pending: Pending) -> Self {
+                Self(pending)
             }
 
             /// The session.
             #[must_use]
             pub fn session(&self) -> &Arc<SessionInfo> {
-                &self.0.stored().info
+                &self.0.core().info
             }
 
             /// Its row.
             #[must_use]
             pub fn data(&self) -> &Arc<SessionData> {
-                &self.0.stored().data
+                &self.0.core().data
             }
 
             /// Its run, pending now.
             #[must_use]
             pub fn run_id(&self) -> &RunId {
-                &self.0.stored().open.id
+                &self.0.core().open.id
             }
 
             /// Asks for the run to be stopped, also while it waits to start.
             #[must_use]
             pub fn stop_requested(&self) -> CancellationToken {
-                self.0.stored().open.stop.clone()
+                self.0.core().open.stop.clone()
             }
 
             /// Opens the run: `RunStarted` with this prompt (rules L10, L12).
             ///
             /// # Errors
             /// When the tree's store failed before.
-            pub async fn start(mut self, prompt: &str) -> Result<StartedRun, StoreError> {
-                self.0.take().start(prompt).await
+            pub async fn start(self, prompt: &str) -> Result<StartedRun, StoreError> {
+                self.0.start(prompt).await
             }
 
             /// Ends the run before it started, as cancelled or failed.
             ///
             /// # Errors
             /// When the store cannot be written.
-            pub async fn give_up(mut self, error: RunError) -> Result<Outcome, StoreError> {
-                RunEnd(Some(self.0.take())).finish(Err(error)).await
+            pub async fn give_up(self, error: RunError) -> Result<Outcome, StoreError> {
+                self.0.into_end().finish(Err(error)).await
             }
         }
     };
@@ -186,19 +186,48 @@ macro_rules! startable {
 startable!(RootSession);
 startable!(AnnouncedChild);
 
-/// Ends the run when nobody starts it.
+/// A run that has not begun. Dropped, it ends as interrupted.
 #[derive(Debug)]
-struct Pending(Option<Stored>);
+pub(crate) struct Pending(Option<Arc<Core>>);
 
 impl Pending {
-    #[expect(clippy::expect_used, reason = "only `take` empties it, and `take` is called by value only")]
-    fn stored(&self) -> &Stored {
-        self.0.as_ref().expect("not taken")
+    pub(crate) fn new(core: Core) -> Self {
+        Self(Some(Arc::new(core)))
     }
 
-    #[expect(clippy::expect_used, reason = "only `take` empties it, and `take` is called by value only")]
-    fn take(&mut self) -> Stored {
-        self.0.take().expect("not taken")
+    #[expect(clippy::expect_used, reason = "only `into_end` empties it, and it takes the token by value")]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.0.as_ref().expect("not used up")
+    }
+
+    fn into_end(mut self) -> RunEnd {
+        RunEnd(self.0.take())
+    }
+
+    async fn start(self, prompt: &str) -> Result<StartedRun, StoreError> {
+        let core = Arc::clone(self.core());
+        // From here on whatever happens, this future's drop included, ends the run.
+        let end = self.into_end();
+        let Core { tree, info, open, .. } = &*core;
+        let started = RunStarted {
+            session_id: info.id.clone(),
+            run_id: open.id.clone(),
+            agent_name: info.agent_name.clone(),
+            parent_session_id: info.parent.clone(),
+            prompt: prompt.to_owned(),
+        };
+        let status = StatusChanged { state: SessionState::Running, outcome: None };
+        let lines = smallvec![
+            Line::new(info, Some(&open.id), Event::RunStarted(started)),
+            Line::new(info, None, Event::StatusChanged(status)),
+        ];
+        let place = place(tree).await?;
+        let mut changing = lock(&open.changing);
+        changing.record.state = RunState::Running;
+        let writes = smallvec![Write::Run(Box::new(changing.record.clone()))];
+        place.send(Op { writes, lines, ..Op::default() });
+        drop(changing);
+        Ok(StartedRun { context: RunContext(core), end })
     }
 }
 
@@ -217,56 +246,14 @@ pub struct StartedRun {
     pub end: RunEnd,
 }
 
-impl Stored {
-    async fn start(self, prompt: &str) -> Result<StartedRun, StoreError> {
-        let Self { manager, tree, info, data, open } = &self;
-        let record = {
-            let mut changing = lock(&open.changing);
-            changing.record.state = RunState::Running;
-            changing.record.clone()
-        };
-        let started = RunStarted {
-            session_id: info.id.clone(),
-            run_id: open.id.clone(),
-            agent_name: info.agent_name.clone(),
-            parent_session_id: info.parent.clone(),
-            prompt: prompt.to_owned(),
-        };
-        let status = StatusChanged { state: SessionState::Running, outcome: None };
-        let op = Op {
-            writes: smallvec![Write::Run(Box::new(record))],
-            lines: smallvec![
-                Line::new(info, Some(&open.id), Event::RunStarted(started)),
-                Line::new(info, None, Event::StatusChanged(status)),
-            ],
-            ..Op::default()
-        };
-        send(tree, op).await?;
-        let core = Arc::new(Core {
-            manager: manager.clone(),
-            tree: Arc::clone(tree),
-            info: Arc::clone(info),
-            data: Arc::clone(data),
-            open: Arc::clone(open),
-        });
-        Ok(StartedRun { context: RunContext(core), end: RunEnd(Some(self)) })
+/// Waits for a place in the queue of a tree's writer. What depends on a state that others change too is
+/// decided with the place in hand and sent under that state's lock, so that the log has the same order.
+async fn place(tree: &LiveTree) -> Result<mpsc::Permit<'_, Op>, StoreError> {
+    let place = tree.writer.reserve().await.map_err(|_| StoreError::Closed)?;
+    match tree.state().failed.clone() {
+        Some(error) => Err(error),
+        None => Ok(place),
     }
-}
-
-async fn send(tree: &LiveTree, op: Op) -> Result<(), StoreError> {
-    if let Some(error) = &tree.state().failed {
-        return Err(error.clone());
-    }
-    tree.writer.send(op).await.map_err(|_| StoreError::Closed)
-}
-
-#[derive(Debug)]
-struct Core {
-    manager: SessionManager,
-    tree: Arc<LiveTree>,
-    info: Arc<SessionInfo>,
-    data: Arc<SessionData>,
-    open: Arc<OpenRun>,
 }
 
 /// The right to act as one run: to emit its events and to make children of its session.
@@ -341,7 +328,12 @@ impl RunContext {
     /// # Errors
     /// [`Refused`], and then nothing exists.
     pub async fn create_child(&self, new: NewChild) -> Result<AnnouncedChild, Refused> {
-        self.0.manager.create_child_in(&self.0.tree, &self.0.info.id, new).await
+        let Core { manager, tree, info, open, .. } = &*self.0;
+        // A cancelled run starts nothing any more, also after the gate of its session is open again (L14).
+        if lock(&open.changing).forced == Some(Outcome::Cancelled) {
+            return Err(Refused::Cancelled);
+        }
+        manager.create_child_in(tree, &info.id, new).await
     }
 
     /// Records which process works for this run, so that a later start of the program can end it when
@@ -350,14 +342,14 @@ impl RunContext {
     /// # Errors
     /// When the store cannot be written.
     pub async fn record_process(&self, identity: String) -> Result<(), StoreError> {
-        let record = {
+        let (ack, committed) = oneshot::channel();
+        {
+            let place = place(&self.0.tree).await?;
             let mut changing = lock(&self.0.open.changing);
             changing.record.process = Some(identity);
-            changing.record.clone()
-        };
-        let (done, committed) = oneshot::channel();
-        let op = Op { writes: smallvec![Write::Run(Box::new(record))], done: Some(done), ..Op::default() };
-        send(&self.0.tree, op).await?;
+            let writes = smallvec![Write::Run(Box::new(changing.record.clone()))];
+            place.send(Op { writes, then: Then::Tell(ack), ..Op::default() });
+        }
         committed.await.unwrap_or(Err(StoreError::Closed))
     }
 }
@@ -374,17 +366,52 @@ impl Emitter {
 
 impl Core {
     async fn emit(&self, event: Event) -> Result<(), StoreError> {
+        let event = own_words(event);
+        let place = place(&self.tree).await?;
+        let mut state = self.tree.state();
+        if !state.members.contains_key(&self.info.id) {
+            // Deleted meanwhile.
+            return Err(StoreError::Unknown { id: self.info.id.clone() });
+        }
         if let Event::Usage(report) = &event {
-            // Each provider message once (L15).
-            let counted = self.tree.state().rollup.record(&self.info.id, &report.message_id, report.usage);
-            if counted == Counted::New {
+            // Each provider message once, in the order of the log, so that a replay counts the same (L15).
+            if state.rollup.record(&self.info.id, &report.message_id, report.usage) == Counted::New {
                 lock(&self.open.changing).record.usage += report.usage;
             }
         }
-        let op = Op { lines: smallvec![Line::new(&self.info, Some(&self.open.id), event)], ..Op::default() };
-        send(&self.tree, op).await
+        place.send(Op {
+            lines: smallvec![Line::new(&self.info, Some(&self.open.id), event)],
+            ..Op::default()
+        });
+        Ok(())
     }
 }
+
+/// An agent reports; it cannot announce. What only the manager says (that a run begins or ends, that a child
+/// is stored) would otherwise be believed without a row behind it (L1, L2): it is kept as a
+/// [`Custom`] event named `reported.<kind>`.
+fn own_words(event: Event) -> Event {
+    let event = match event {
+        // A known kind that came as raw data counts as what it is.
+        Event::Other(raw) => raw.parse().unwrap_or(Event::Other(raw)),
+        event => event,
+    };
+    match event.kind() {
+        kind @ ("run_started"
+        | "spawn_session_start"
+        | "stream_complete"
+        | "run_error"
+        | "status_changed"
+        | "compacted") => {
+            let name = format!("{REPORTED}.{kind}");
+            Event::Custom(Custom { name, data: RawEvent::from(&event).data().to_owned() })
+        }
+        _ => event,
+    }
+}
+
+/// Begins the name of a [`Custom`] event that keeps an announcement an agent tried to make.
+pub const REPORTED: &str = "reported";
 
 /// What an agent gives back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -410,7 +437,7 @@ impl From<&str> for Answer {
 /// The duty to end a run. Dropped without [`finish`](Self::finish), the run ends as interrupted.
 #[derive(Debug)]
 #[must_use = "a run that is not finished ends as interrupted"]
-pub struct RunEnd(Option<Stored>);
+pub struct RunEnd(Option<Arc<Core>>);
 
 impl RunEnd {
     /// Ends the run, once and for good (rule L12): emits the answer and the terminal event, and returns
@@ -420,92 +447,92 @@ impl RunEnd {
     /// # Errors
     /// When the store cannot be written; the run is over in this process all the same.
     pub async fn finish(mut self, result: Result<Answer, RunError>) -> Result<Outcome, StoreError> {
-        let Some(stored) = self.0.take() else { return Err(StoreError::Closed) };
-        let (mut op, outcome) = stored.ending(result);
-        let (done, committed) = oneshot::channel();
-        op.done = Some(done);
-        let written = match stored.tree.writer.send(op).await {
-            Ok(()) => committed.await.unwrap_or(Err(StoreError::Closed)),
-            Err(_) => Err(StoreError::Closed),
-        };
-        stored.over();
-        written.map(|()| outcome)
+        let Some(core) = self.0.clone() else { return Err(StoreError::Closed) };
+        // Dropped while it waits, it ends as interrupted: `self` still has the duty.
+        let Ok(place) = core.tree.writer.reserve().await else { return Err(StoreError::Closed) };
+        self.0 = None;
+        let (ack, committed) = oneshot::channel();
+        let outcome = core.end(place, result, Some(ack));
+        committed.await.unwrap_or(Err(StoreError::Closed)).map(|()| outcome)
     }
 
     /// Waits until no other run is open in the whole tree (rule L19).
     pub async fn tree_at_rest(&self) {
-        if let Some(stored) = &self.0 {
-            stored.tree.at_rest_but_for(1).await;
+        if let Some(core) = &self.0 {
+            core.tree.at_rest_but_for(1).await;
         }
     }
 
     /// Whether the run was cancelled from outside.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.as_ref().is_some_and(|stored| lock(&stored.open.changing).forced == Some(Outcome::Cancelled))
+        self.0.as_ref().is_some_and(|core| lock(&core.open.changing).forced == Some(Outcome::Cancelled))
     }
 
     /// The manager that keeps the session.
     #[must_use]
     pub fn manager(&self) -> Option<&SessionManager> {
-        self.0.as_ref().map(|stored| &stored.manager)
+        self.0.as_ref().map(|core| &core.manager)
     }
 }
 
 impl Drop for RunEnd {
     fn drop(&mut self) {
-        let Some(stored) = self.0.take() else { return };
-        let lost = RunError::interrupted("dropped", "the run was dropped before it ended");
-        let (op, _) = stored.ending(Err(lost));
+        let Some(core) = self.0.take() else { return };
+        let lost = || Err(RunError::interrupted("dropped", "the run was dropped before it ended"));
         // No await in a drop: when the queue is full a task waits for room in it.
-        match stored.tree.writer.try_send(op) {
-            Ok(()) => stored.over(),
-            Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => stored.over(),
-            Err(tokio::sync::mpsc::error::TrySendError::Full(op)) => match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => {
-                    runtime.spawn(async move {
-                        let _ = stored.tree.writer.send(op).await;
-                        stored.over();
-                    });
+        let full = match core.tree.writer.try_reserve() {
+            Ok(place) => {
+                let _ = core.end(place, lost(), None);
+                return;
+            }
+            Err(refused) => matches!(refused, mpsc::error::TrySendError::Full(())),
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if full => drop(runtime.spawn(async move {
+                match core.tree.writer.reserve().await {
+                    Ok(place) => {
+                        let _ = core.end(place, lost(), None);
+                    }
+                    Err(_) => core.over(),
                 }
-                // Outside a runtime nothing reads the queue any more either.
-                Err(_) => stored.over(),
-            },
+            })),
+            // Nothing reads the queue any more.
+            _ => core.over(),
         }
     }
 }
 
-impl Stored {
-    /// The last lines of the run and its record.
-    fn ending(&self, result: Result<Answer, RunError>) -> (Op, Outcome) {
-        let Self { info, open, .. } = self;
+impl Core {
+    /// Sends the last lines of the run and its record; the writer says when it is over.
+    fn end(
+        self: &Arc<Self>,
+        place: mpsc::Permit<'_, Op>,
+        result: Result<Answer, RunError>,
+        ack: Option<Ack>,
+    ) -> Outcome {
+        let Self { info, open, .. } = &**self;
         let run = Some(&open.id);
         let mut changing = lock(&open.changing);
-        let mut lines = smallvec::SmallVec::new();
-        let mut message = None;
-        let result = match result {
-            Ok(answer) => {
-                let id = answer.message.clone().unwrap_or_else(ids::message);
-                if answer.message.is_none() && !(changing.forced.is_some() && answer.text.is_empty()) {
-                    let complete = MessageComplete { message_id: id.clone(), text: answer.text };
-                    lines.push(Line::new(info, run, Event::MessageComplete(complete)));
-                }
-                message = Some(id);
-                Ok(())
+        let cancelled = changing.forced == Some(Outcome::Cancelled);
+        let mut lines = SmallVec::new();
+        let (message, error) = match result {
+            Ok(Answer { message: Some(message), .. }) => (Some(message), None),
+            Ok(Answer { text, message: None }) if !(cancelled && text.is_empty()) => {
+                let message_id = ids::message();
+                let complete = MessageComplete { message_id: message_id.clone(), text };
+                lines.push(Line::new(info, run, Event::MessageComplete(complete)));
+                (Some(message_id), None)
             }
-            Err(error) => Err(error),
+            Ok(_) => (None, None),
+            Err(error) => (None, Some(error)),
         };
-        let (terminal, error) = match (changing.forced, result) {
-            (Some(Outcome::Cancelled), result) => {
-                let end = StreamComplete { cancelled: true, message_id: message };
-                (Event::StreamComplete(end), result.err().map(|error| error.message))
+        let text = error.as_ref().map(|error| error.message.clone());
+        let terminal = match error {
+            Some(RunError { message, code, interrupted }) if !cancelled => {
+                Event::RunError(RunFailed { message, code: code.into_owned(), interrupted })
             }
-            (_, Ok(())) => (Event::StreamComplete(StreamComplete { cancelled: false, message_id: message }), None),
-            (_, Err(error)) => {
-                let RunError { message, code, interrupted } = error;
-                let failed = RunFailed { message: message.clone(), code: code.into_owned(), interrupted };
-                (Event::RunError(failed), Some(message))
-            }
+            _ => Event::StreamComplete(StreamComplete { cancelled, message_id: message }),
         };
         // The terminal event decides, and nothing that was seen on the way (L12).
         let outcome = terminal.terminal().unwrap_or(Outcome::Failed);
@@ -513,31 +540,41 @@ impl Stored {
         let status = StatusChanged { state: SessionState::Idle, outcome: Some(outcome) };
         lines.push(Line::new(info, None, Event::StatusChanged(status)));
         changing.record.state = RunState::Ended(outcome);
-        changing.record.error = error;
+        changing.record.error = text;
         changing.record.ended_at = Some(ids::now());
-        let op = Op {
+        place.send(Op {
             writes: smallvec![Write::Run(Box::new(changing.record.clone()))],
             lines,
-            durability: if info.parent.is_none() { self.manager.root_durability() } else { Durability::Process },
+            durability: if info.parent.is_none() {
+                self.manager.root_durability()
+            } else {
+                Durability::Process
+            },
+            then: Then::End(Arc::clone(self), ack),
             ..Op::default()
-        };
-        (op, outcome)
+        });
+        outcome
     }
 
     /// The run is over in memory: counts go down, waiters wake.
-    fn over(&self) {
+    pub(crate) fn over(&self) {
         let mut state = self.tree.state();
+        let Some(member) = state.members.get_mut(&self.info.id) else { return };
+        if member.open.take_if(|open| open.id == self.open.id).is_none() {
+            return;
+        }
+        if self.manager.inner.detached {
+            member.last_run = Some(Box::new(lock(&self.open.changing).record.clone()));
+        }
         state.open_runs = state.open_runs.saturating_sub(1);
-        if let Some(member) = state.members.get_mut(&self.info.id) {
-            if member.open.as_ref().is_some_and(|open| open.id == self.open.id) {
-                member.open = None;
-            }
+        if state.open_runs == 0 {
+            state.resting_since = Some(Instant::now());
         }
         if let Some(parent) = self.info.parent.as_ref().and_then(|parent| state.members.get_mut(parent)) {
             parent.live_children = parent.live_children.saturating_sub(1);
         }
         drop(state);
         self.open.ended.cancel();
-        self.tree.run_ended.notify_waiters();
+        self.tree.changed.notify_waiters();
     }
 }

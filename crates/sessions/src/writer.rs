@@ -3,19 +3,20 @@
 //! What waits while a commit is in flight goes into the next one together; consecutive deltas of one run
 //! become one. Nothing is shown before its commit, so a number that was shown is never given again.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex};
 
-use offspring_protocol::{
-    Envelope, Event, RawEvent, RunId, SessionInfo, event::TextDelta,
-};
+use offspring_protocol::{Envelope, Event, RawEvent, RunId, SessionInfo, event::TextDelta};
 use offspring_tree::lifecycle::{Signal, Transition};
 use smallvec::SmallVec;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::DropGuard;
 
 use crate::{
-    bus::Bus,
+    bus::{Bus, Notice},
+    children::{Made, Making},
     ids,
-    live::LiveTree,
+    live::{TreeState, lock},
+    run::Core,
     store::{Batch, Durability, Fence, LogRow, SessionStore, StoreError, Write},
 };
 
@@ -34,7 +35,23 @@ pub(crate) struct Op {
     pub(crate) durability: Durability,
     /// Might be refused for a reason of its own (an id given from outside): committed alone.
     pub(crate) alone: bool,
-    pub(crate) done: Option<oneshot::Sender<Result<(), StoreError>>>,
+    pub(crate) then: Then,
+}
+
+/// Who is told that an op was committed, or why not.
+pub(crate) type Ack = oneshot::Sender<Result<(), StoreError>>;
+
+/// What follows a commit. The writer does it and not the one who asked, who may be gone by then: a dropped
+/// future must leave no child without an owner and no ended run open.
+#[derive(Debug, Default)]
+pub(crate) enum Then {
+    #[default]
+    Nothing,
+    Tell(Ack),
+    /// A child is there: it becomes a member of its tree before anybody hears of it.
+    Child(Box<Making>),
+    /// A run is over, also when the store did not take its end.
+    End(Arc<Core>, Option<Ack>),
 }
 
 /// An event that has no number yet.
@@ -101,39 +118,42 @@ pub(crate) fn channel() -> (mpsc::Sender<Op>, mpsc::Receiver<Op>) {
 
 /// Writes until every sender is gone.
 pub(crate) async fn write(
-    tree: Weak<LiveTree>,
+    state: Arc<Mutex<TreeState>>,
     fence: Fence,
     mut last_seq: u64,
     mut ops: mpsc::Receiver<Op>,
     store: Arc<dyn SessionStore>,
     bus: Arc<Bus>,
+    _written: DropGuard,
 ) {
     let mut waiting: Vec<Op> = Vec::new();
     loop {
         if waiting.is_empty() && ops.recv_many(&mut waiting, MAX_OPS_PER_COMMIT).await == 0 {
             return;
         }
+        refuse_after_failure(&state, &mut waiting);
         let later = split(&mut waiting);
-        let mut acks: SmallVec<[oneshot::Sender<Result<(), StoreError>>; 8]> = SmallVec::new();
-        let batch = Numbered::new(&tree, &fence, last_seq, &mut waiting, &mut acks);
+        let mut followers: Vec<Then> = Vec::new();
+        let batch = Numbered::new(&state, &fence, last_seq, &mut waiting, &mut followers);
         waiting = later;
-        let result = store.commit(batch.batch).await;
-        match &result {
+        if batch.batch.writes.is_empty() && followers.is_empty() {
+            continue;
+        }
+        match store.commit(batch.batch).await {
             Ok(_) => {
                 last_seq = batch.last_seq;
+                // Members first: whoever hears of a child finds it here too.
+                let followers: Vec<Done> = followers.into_iter().map(Done::from).collect();
                 bus.publish(&batch.envelopes);
+                followers.into_iter().for_each(|done| done.tell(&bus));
             }
             Err(error) => {
                 tracing::warn!(root = %fence.root, %error, "a write to the store failed");
                 if !matches!(error, StoreError::Taken { .. } | StoreError::BadId(_)) {
-                    fail(&tree, error);
+                    fail(&state, &error);
                 }
+                followers.into_iter().for_each(|then| then.refuse(&error));
             }
-        }
-        let result = result.map(drop);
-        for ack in acks {
-            // Whoever asked may have gone away; what it asked is done all the same.
-            let _ = ack.send(result.clone());
         }
     }
 }
@@ -149,12 +169,80 @@ fn split(waiting: &mut Vec<Op>) -> Vec<Op> {
 
 /// After a failed commit the tree accepts nothing more, and everything in it is asked to stop: going on
 /// without a record would be work that nobody can find again.
-fn fail(tree: &Weak<LiveTree>, error: &StoreError) {
-    let Some(tree) = tree.upgrade() else { return };
-    let mut state = tree.state();
+fn fail(state: &Mutex<TreeState>, error: &StoreError) {
+    let mut state = lock(state);
     state.failed.get_or_insert_with(|| error.clone());
     for open in state.members.values().filter_map(|member| member.open.as_ref()) {
         open.stop.cancel();
+    }
+}
+
+/// What was queued before the tree failed is refused too, or the log would have a hole in it. Ends of runs
+/// are tried all the same: the store may have room again.
+fn refuse_after_failure(state: &Mutex<TreeState>, waiting: &mut Vec<Op>) {
+    let Some(error) = lock(state).failed.clone() else { return };
+    let (ends, others): (Vec<Op>, Vec<Op>) =
+        std::mem::take(waiting).into_iter().partition(|op| matches!(op.then, Then::End(..)));
+    *waiting = ends;
+    others.into_iter().for_each(|op| op.then.refuse(&error));
+}
+
+impl Then {
+    fn refuse(self, error: &StoreError) {
+        // Whoever asked may have gone away.
+        match self {
+            Self::Nothing => {}
+            Self::Tell(ack) => drop(ack.send(Err(error.clone()))),
+            Self::Child(making) => making.refuse(error),
+            Self::End(core, ack) => {
+                core.over();
+                if let Some(ack) = ack {
+                    let _ = ack.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// What is committed and not announced yet.
+enum Done {
+    Nothing,
+    Tell(Ack),
+    Child(Made, oneshot::Sender<Result<Made, StoreError>>),
+    End(Arc<Core>, Option<Ack>),
+}
+
+impl From<Then> for Done {
+    fn from(then: Then) -> Self {
+        match then {
+            Then::Nothing => Self::Nothing,
+            Then::Tell(ack) => Self::Tell(ack),
+            Then::Child(making) => {
+                let (made, ack) = making.admit();
+                Self::Child(made, ack)
+            }
+            Then::End(core, ack) => Self::End(core, ack),
+        }
+    }
+}
+
+impl Done {
+    fn tell(self, bus: &Bus) {
+        match self {
+            Self::Nothing => {}
+            Self::Tell(ack) => drop(ack.send(Ok(()))),
+            Self::Child(made, ack) => {
+                bus.notice(Notice::Created(Arc::clone(&made.info)));
+                // Given back when nobody waits any more: dropped here, its run ends.
+                drop(ack.send(Ok(made)));
+            }
+            Self::End(core, ack) => {
+                core.over();
+                if let Some(ack) = ack {
+                    let _ = ack.send(Ok(()));
+                }
+            }
+        }
     }
 }
 
@@ -166,11 +254,11 @@ struct Numbered {
 
 impl Numbered {
     fn new(
-        tree: &Weak<LiveTree>,
+        state: &Mutex<TreeState>,
         fence: &Fence,
         last_seq: u64,
         ops: &mut Vec<Op>,
-        acks: &mut SmallVec<[oneshot::Sender<Result<(), StoreError>>; 8]>,
+        followers: &mut Vec<Then>,
     ) -> Self {
         let at = ids::now();
         let mut lines: Vec<Line> = Vec::new();
@@ -179,28 +267,27 @@ impl Numbered {
         for op in ops.drain(..) {
             writes.extend(op.writes);
             durability = durability.max(op.durability);
-            acks.extend(op.done);
+            if !matches!(op.then, Then::Nothing) {
+                followers.push(op.then);
+            }
             for line in op.lines {
                 if !lines.last_mut().is_some_and(|last| last.merge(&line)) {
                     lines.push(line);
                 }
             }
         }
-        let tree = tree.upgrade();
-        let mut state = tree.as_ref().map(|tree| tree.state());
+        let mut state = lock(state);
         let mut envelopes = Vec::with_capacity(lines.len());
         let mut seq = last_seq;
         for line in lines {
             seq += 1;
             let mut late = false;
-            if let Some(state) = state.as_deref_mut() {
-                if let (Some(run), Some(member)) = (&line.run, state.members.get_mut(&line.session.id)) {
-                    // Kept, marked, changing nothing (L12).
-                    late = matches!(
-                        member.runs.observe(run, line.signal),
-                        Transition::Late | Transition::UnknownRun | Transition::Duplicate
-                    );
-                }
+            if let (Some(run), Some(member)) = (&line.run, state.members.get_mut(&line.session.id)) {
+                // Kept, marked, changing nothing (L12).
+                late = matches!(
+                    member.runs.observe(run, line.signal),
+                    Transition::Late | Transition::UnknownRun | Transition::Duplicate
+                );
             }
             envelopes.push(Arc::new(Envelope {
                 seq,
