@@ -27,7 +27,7 @@ pub mod workers;
 
 pub use context::AgentContext;
 pub use delegator::{Delegator, DelegatorOptions, RootOptions, RootResult, RootRun, UnknownNode};
-pub use factory::{BuildError, NodeFactory, NodeSpec};
+pub use factory::{BuildError, NodeFactory, NodeSpec, Variable};
 pub use node::{Agent, Node, OnExit, Prompt, Team, TeamRun};
 pub use slots::{SlotLimits, Slots};
 pub use subagent::{Subagent, TaskError, TaskRequest};

@@ -1,0 +1,195 @@
+//! One run of a command.
+
+use std::{io, sync::Arc, time::Duration};
+
+use offspring_delegation::Prompt;
+use offspring_process::{Environment, Exit, ExitKind, Ladder, Process, ProcessSpec, Stdin, StdinPipe, spawn};
+use offspring_protocol::{
+    Event,
+    event::{Custom, TextDelta},
+};
+use offspring_sessions::{Answer, RunContext, RunError, StoreError};
+use serde_json::value::to_raw_value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::ChildStdout,
+    time::Instant,
+};
+
+use super::{Command, MAX_ARGUMENT_BYTES, PromptBy, output::Output, variables};
+
+/// The name of the [`Custom`] event that carries the last line of a program's stderr.
+pub(crate) const STDERR_LINE: &str = "stderr_line";
+/// Lines of stderr are shown at most this often; the last one always is.
+const STDERR_EVERY: Duration = Duration::from_millis(200);
+
+fn failed(code: &'static str) -> impl Fn(io::Error) -> RunError {
+    move |error| RunError::failed(code, error.to_string())
+}
+
+pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> Result<Answer, RunError> {
+    let cx = Arc::new(cx);
+    let stop = cx.stop_requested();
+    let host = &agent.host;
+    let scratch = host.home.scratch().map_err(failed("scratch"))?;
+    // Withdrawn when this run is over: a process that escaped could not delegate any more.
+    let grant = host.endpoint.grant(Arc::clone(&cx), agent.workers.clone()).map_err(failed("endpoint"))?;
+    let environment = environment(&agent, &cx, &scratch, grant.token());
+    let mut process = start(&agent, &prompt, &cx, &scratch, environment)?;
+    if let Some(identity) = process.identity() {
+        cx.record_process(identity.to_string()).await?;
+    }
+
+    let input = feed(process.take_stdin(), &agent, &prompt);
+    let output = read(process.take_stdout(), &agent, &cx);
+    let lines = stderr_lines(&process, &agent, &cx);
+    let work = async {
+        let ((), output, exit) = tokio::join!(input, output, process.wait());
+        output.map(|output| (output, exit))
+    };
+    let (output, exit) = tokio::select! {
+        done = work => done?,
+        () = stop.cancelled() => {
+            process.stop(Ladder::terminate().terminate_within(agent.stop_grace)).await;
+            return Err(RunError::interrupted("cancelled", "cancelled"));
+        }
+        // Ends only with an error of the store.
+        failed = lines => return Err(failed.into()),
+    };
+    outcome(&agent, output, &exit)
+}
+
+fn environment(agent: &Command, cx: &RunContext, scratch: &TempDir, token: &str) -> Environment {
+    let host = &agent.host;
+    let mut environment = agent
+        .environment
+        .clone()
+        .set(variables::BIN, &host.program)
+        .set(variables::SESSION, cx.session().id.as_str())
+        .set(variables::SOCKET, host.endpoint.path())
+        .set(variables::TOKEN, token)
+        .set(variables::MANIFEST_DIR, &agent.manifest_dir)
+        .set(variables::SCRATCH, scratch.path());
+    if let Some(db) = &host.db {
+        environment = environment.set(variables::DB, db);
+    }
+    environment
+}
+
+fn start(
+    agent: &Command,
+    prompt: &Prompt,
+    cx: &RunContext,
+    scratch: &TempDir,
+    mut environment: Environment,
+) -> Result<Process, RunError> {
+    let no_directory = || RunError::failed("cwd", "the session has no working directory");
+    let cwd = cx.cwd().ok_or_else(no_directory)?;
+    let mut arguments = agent.arguments.clone();
+    match agent.prompt {
+        PromptBy::Stdin => {}
+        PromptBy::Argument => {
+            if prompt.text.len() > MAX_ARGUMENT_BYTES {
+                let bytes = prompt.text.len();
+                let message = format!(
+                    "the prompt has {bytes} bytes and an argument may have {MAX_ARGUMENT_BYTES}: use `prompt: stdin` \
+                     or `prompt: file` for this agent"
+                );
+                return Err(RunError::failed("prompt_too_long", message));
+            }
+            arguments.push(prompt.text.as_ref().into());
+        }
+        PromptBy::File => {
+            let file = scratch.path().join("prompt");
+            std::fs::write(&file, prompt.text.as_bytes()).map_err(failed("scratch"))?;
+            environment = environment.set(variables::PROMPT_FILE, &file);
+            arguments.push(file.into());
+        }
+    }
+    let mut spec = ProcessSpec::new(&agent.program, cwd).args(arguments).environment(environment);
+    spec = spec.grace(agent.stop_grace).stdin(match agent.prompt {
+        PromptBy::Stdin => Stdin::Pipe,
+        PromptBy::Argument | PromptBy::File => Stdin::Null,
+    });
+    if let Some(guard) = &agent.host.guard {
+        spec = spec.guard(guard.clone());
+    }
+    spawn(&spec).map_err(|error| RunError::failed("spawn", error.to_string()))
+}
+
+/// Writes the prompt and ends the input. A program that does not want it is not in the wrong.
+async fn feed(stdin: Option<StdinPipe>, agent: &Command, prompt: &Prompt) {
+    let Some(mut stdin) = stdin else { return };
+    if let Err(error) = stdin.write_all(prompt.text.as_bytes()).await {
+        tracing::debug!(agent = %agent.name, %error, "the program did not read its whole prompt");
+    }
+}
+
+/// Reads stdout to its end and streams it.
+async fn read(stdout: Option<ChildStdout>, agent: &Command, cx: &RunContext) -> Result<Output, StoreError> {
+    let mut output = Output::new(usize::try_from(agent.max_output_bytes).unwrap_or(usize::MAX));
+    let Some(mut stdout) = stdout else { return Ok(output) };
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let read = match stdout.read(&mut buffer).await {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) => {
+                tracing::warn!(%error, "the output of a program cannot be read");
+                break;
+            }
+        };
+        show(output.push(&buffer[..read]), agent, cx).await?;
+    }
+    show(output.finish(), agent, cx).await?;
+    Ok(output)
+}
+
+async fn show(text: &str, agent: &Command, cx: &RunContext) -> Result<(), StoreError> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let text = agent.secrets.redact(text).into_owned();
+    cx.emit(Event::TextDelta(TextDelta { text })).await
+}
+
+/// Shows what the program says on stderr, the last line at a time. Never ends but with an error.
+async fn stderr_lines(process: &Process, agent: &Command, cx: &RunContext) -> StoreError {
+    let mut lines = process.watch_stderr_line();
+    while lines.changed().await.is_ok() {
+        let line = lines.borrow_and_update().clone();
+        let shown = Instant::now();
+        if let Ok(data) = to_raw_value(&*agent.secrets.redact(&line)) {
+            let event = Event::Custom(Custom { name: STDERR_LINE.to_owned(), data });
+            if let Err(error) = cx.emit(event).await {
+                return error;
+            }
+        }
+        tokio::time::sleep_until(shown + STDERR_EVERY).await;
+    }
+    std::future::pending().await
+}
+
+fn outcome(agent: &Command, output: Output, exit: &Exit) -> Result<Answer, RunError> {
+    if !exit.survivors.is_empty() {
+        tracing::warn!(agent = %agent.name, pids = ?exit.survivors, "processes of a run could not be ended");
+    }
+    let text = output.into_text();
+    let last = exit.stderr_tail.last_line();
+    let last = agent.secrets.redact(&last);
+    let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+    match exit.status {
+        ExitKind::Code(0) => Ok(agent.secrets.redact(&text).into_owned().into()),
+        ExitKind::Code(status) => {
+            Err(RunError::failed("exit_status", format!("{} exited with status {status}{said}", agent.name)))
+        }
+        ExitKind::Signal(signal) => {
+            Err(RunError::failed("signal", format!("{} was ended by signal {signal}{said}", agent.name)))
+        }
+        ExitKind::Unknown => {
+            let message = format!("how {} ended is not known{said}", agent.name);
+            Err(RunError::interrupted("unknown_status", message))
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The private directory of one process: its socket, the program for its agents, their scratch directories.
+
+use std::{
+    fs::{self, DirBuilder, File, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+/// The prefix of every private directory, so that stale ones are recognised.
+const PREFIX: &str = "offspring-";
+/// A socket's path has to fit into 107 bytes on Linux and 103 elsewhere.
+const LONGEST_SOCKET: usize = 100;
+
+/// The private directory of one process, mode 0700, gone with it.
+#[derive(Debug)]
+pub struct Home {
+    directory: TempDir,
+    /// Held for life: a directory whose lock can be taken is stale.
+    _lock: File,
+}
+
+impl Home {
+    /// Makes it in the user's runtime directory (`XDG_RUNTIME_DIR`), else in the directory for temporary
+    /// files, and removes those of processes that died without doing so.
+    ///
+    /// `program` becomes `offspring` on the agents' `PATH`.
+    ///
+    /// # Errors
+    /// When no directory can be made.
+    pub fn new(program: &Path) -> io::Result<Self> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let mut last = None;
+        for base in runtime.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")]) {
+            match Self::new_in(&base, program) {
+                Ok(home) if home.socket().as_os_str().len() <= LONGEST_SOCKET => return Ok(home),
+                Ok(_) => last = Some(io::Error::other(format!("{} is too long for a socket", base.display()))),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::Error::other("there is no directory for temporary files")))
+    }
+
+    fn new_in(base: &Path, program: &Path) -> io::Result<Self> {
+        remove_stale(base);
+        let directory = tempfile::Builder::new().prefix(PREFIX).rand_bytes(8).tempdir_in(base)?;
+        let lock = File::create(directory.path().join("lock"))?;
+        lock.lock()?;
+        let bin = directory.path().join("bin");
+        DirBuilder::new().mode(0o700).create(&bin)?;
+        symlink(program, bin.join("offspring"))?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// Where the endpoint listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("s")
+    }
+
+    /// The directory in which agents find `offspring`.
+    #[must_use]
+    pub fn bin(&self) -> PathBuf {
+        self.directory.path().join("bin")
+    }
+
+    /// A new directory, mode 0700, removed when it is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn scratch(&self) -> io::Result<TempDir> {
+        tempfile::Builder::new().prefix("run-").tempdir_in(self.directory.path())
+    }
+}
+
+/// Removes private directories of ours whose process is gone.
+fn remove_stale(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let path = entry.path();
+        let ours = fs::symlink_metadata(&path)
+            .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw());
+        let Ok(lock) = File::open(path.join("lock")) else { continue };
+        if ours && !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            // Another start may be removing it too.
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
