@@ -272,3 +272,18 @@ async fn w10_a_start_that_fails_shows_no_value_and_starts_nothing() {
     let error = spawn(&ProcessSpec::new("/bin/sh", "/no/such/place")).unwrap_err();
     assert!(error.to_string().contains("/no/such/place"), "{error}");
 }
+
+#[tokio::test]
+async fn l14_a_program_that_hops_from_process_to_process_is_caught() {
+    // Each shell starts the next one and ends: there is never anything old enough to be waited for.
+    let token = token();
+    let script = format!(
+        "hop() {{ n=$((n+1)); if [ $n -lt 900 ]; then hop & else exec sleep {token}; fi; }}; hop; echo on; read end"
+    );
+    let mut process = spawn(&guarded(&script).stdin(Stdin::Pipe)).unwrap();
+    let mut on = [0; 3];
+    process.take_stdout().unwrap().read_exact(&mut on).await.unwrap();
+    let exit = process.stop(Ladder::at_once()).await;
+    assert_eq!(exit.survivors, []);
+    assert_eq!(living(&token), []);
+}

@@ -195,3 +195,61 @@ fn freeze(find: &impl Fn(&[Entry]) -> Vec<Entry>) -> io::Result<Vec<Entry>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    fn is_stopped(pid: i32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    }
+
+    fn names(entries: &[Entry]) -> HashSet<i32> {
+        entries.iter().map(|entry| entry.pid).collect()
+    }
+
+    #[test]
+    fn l14_a_loop_that_forks_is_frozen_before_anything_is_killed() {
+        let script = "n=0; while [ $n -lt 3000 ]; do sleep 600 & n=$((n+1)); done; wait";
+        let mut child = std::process::Command::new("/bin/sh");
+        let mut child =
+            child.args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let root = child.id().cast_signed();
+        let find = |entries: &[Entry]| {
+            let mut found = descendants(entries, &[root]);
+            found.extend(entries.iter().filter(|entry| entry.pid == root));
+            found.retain(|entry| !entry.dead);
+            found
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while find(&snapshot().unwrap()).len() < 20 {
+            assert!(Instant::now() < deadline, "the loop does not fork");
+        }
+
+        let frozen = freeze(&find).unwrap();
+        // SIGSTOP takes effect a moment later.
+        let running = || frozen.iter().find(|entry| !is_stopped(entry.pid));
+        while running().is_some() && Instant::now() < deadline {}
+        let (running, now) = (running(), names(&find(&snapshot().unwrap())));
+        // Before anything is asserted: a failure must leave no fork loop behind.
+        let swept = end(Duration::from_secs(5), find, |_| _ = child.try_wait()).unwrap();
+        assert!(frozen.len() >= 20);
+        assert_eq!(running, None);
+        assert_eq!(now, names(&frozen), "something forked on");
+        assert_eq!((swept.survivors.len(), swept.killed), (0, now.len()));
+    }
+
+    #[test]
+    fn l14_a_process_of_another_start_time_is_not_signalled() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
+        let known = entry(child.id().cast_signed()).unwrap();
+        // Who had the pid before is gone, and who has it now is a stranger.
+        send(Entry { started: known.started + 1, ..known }, Signal::KILL).unwrap();
+        assert_eq!(entry(known.pid).map(|now| now.dead), Some(false));
+        send(known, Signal::KILL).unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
+    }
+}
