@@ -68,6 +68,7 @@ fn l12_runs_come_one_after_another() {
     assert_eq!(runs.counters(), Counters::default());
     let _ = runs.observe(&run("1"), Signal::Terminal(Outcome::Failed));
     assert_eq!(runs.open(run("2")), Ok(Opened { ordinal: 2 }));
+    assert_eq!(runs.ordinal(), 2);
     // The outcome stays that of the last run that ended.
     assert_eq!((runs.state(), runs.last_outcome()), (SessionState::Running, Some(Outcome::Failed)));
     // A late event of the first run changes nothing of the second.

@@ -77,8 +77,10 @@ fn t14_the_path_goes_from_the_root_to_the_session() {
 
 #[test]
 fn o1_an_event_of_a_grandchild_has_the_whole_path_and_its_depth() {
-    let tree = tree("r a<r b<a");
+    let tree = tree("other r a<r b<a");
     assert_eq!(tree.root(&id("b")), Some(&id("r")));
+    assert_eq!(tree.root(&id("other")), Some(&id("other")));
+    assert!(tree.contains(&id("b")) && !tree.contains(&id("x")));
     assert_eq!(tree.path(&id("b")), Some(vec![id("r"), id("a"), id("b")]));
     assert_eq!(tree.depth(&id("b")), Some(2));
 }
