@@ -1,2 +1,83 @@
-//! The offspring program.
-fn main() {}
+//! The offspring program: runs a pool of agents and looks at the tree of sessions.
+#![deny(missing_docs)]
+// The one crate that prints: answers to stdout, everything else to stderr.
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "printing is what a program is for")]
+
+mod args;
+mod cancel;
+mod failure;
+mod find;
+mod live;
+mod ls;
+mod look;
+mod run;
+mod schema;
+mod show;
+mod signals;
+mod store;
+mod task;
+mod text;
+mod tree;
+mod watch;
+
+use std::{io::Write, process::ExitCode};
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+use failure::Failure;
+
+/// The hidden subcommand under which this program is the guard of an agent's process.
+const GUARD: &str = "__guard";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    // Before anything else: a guard has to be there in a millisecond.
+    if arguments.nth(1).is_some_and(|first| first == GUARD) {
+        return offspring_process::guard::main(arguments);
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nobody may be listening any more; the code says it all the same.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    log();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::new(format!("no threads to work with: {error}")).report(),
+    };
+    let code = match runtime.block_on(dispatch(arguments)) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    };
+    // Blocking reads of stdin must not hold up the end.
+    runtime.shutdown_background();
+    let _ = std::io::stdout().flush();
+    code
+}
+
+async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let Arguments { db, command } = arguments;
+    match command {
+        Command::Run(run) => run::run(db, run).await,
+        Command::Ls(ls) => ls::ls(db, &ls).await,
+        Command::Tree(tree) => tree::tree(db, &tree).await,
+        Command::Show(show) => show::show(db, &show).await,
+        Command::Watch(watch) => watch::watch(db, &watch).await,
+        Command::Cancel(cancel) => cancel::cancel(db, &cancel).await,
+        Command::Task(task) => task::task(task).await,
+        Command::Schema { what } => schema::schema(what),
+    }
+}
+
+/// What the crates have to say, on stderr, when `OFFSPRING_LOG` names a level.
+fn log() {
+    let level = std::env::var("OFFSPRING_LOG").ok().and_then(|level| level.parse().ok());
+    if let Some(level) = level {
+        let level: tracing::level_filters::LevelFilter = level;
+        tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
+    }
+}

@@ -1,0 +1,34 @@
+//! `offspring cancel`: from any terminal, returns when the last process is gone (rule L14).
+
+use std::{path::PathBuf, process::ExitCode};
+
+use offspring_agents::reap;
+use offspring_sessions::CancelAnswer;
+use serde_json::json;
+
+use crate::{args::Cancel, failure::Failure, find, store, text::finish};
+
+pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCode, Failure> {
+    let (manager, _) = store::manager(db).await?;
+    let session = find::session(&manager, &args.session).await?.data.id;
+    let (word, text) = match manager.request_cancel(&session).await? {
+        CancelAnswer::Done(cancelled) => ("cancelled", format!("cancelled {} sessions", cancelled.ended.len())),
+        CancelAnswer::Owner(answer) => ("cancelled", answer),
+        CancelAnswer::OwnerGone(recovered) => {
+            let ended = recovered.interrupted.len();
+            let killed = tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
+            ("interrupted", format!("its program was gone: {ended} runs are interrupted, {killed} processes ended"))
+        }
+        CancelAnswer::AtRest => ("at_rest", "nothing of it was running".to_owned()),
+        CancelAnswer::NoAnswer => {
+            return Err(Failure::new(format!(
+                "the program that runs {session} lives but does not answer; is it stopped? \
+                 The request stands and is carried out when it goes on"
+            )));
+        }
+    };
+    if args.json {
+        return finish(&format!("{}\n", json!({ "session": session, "result": word, "text": text })));
+    }
+    finish(&format!("{session}: {text}\n"))
+}

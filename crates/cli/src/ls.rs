@@ -1,0 +1,36 @@
+//! `offspring ls`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use crate::{
+    args::Ls,
+    failure::Failure,
+    look::{SessionJson, wall},
+    store,
+    text::{duration, finish, instant, plain, sign, word},
+};
+
+pub(crate) async fn ls(db: Option<PathBuf>, args: &Ls) -> Result<ExitCode, Failure> {
+    let (manager, _) = store::manager(db).await?;
+    let roots = manager.roots(args.limit).await?;
+    if args.json {
+        let rows: Vec<SessionJson<'_>> = roots.iter().map(SessionJson::from).collect();
+        return finish(&format!("{}\n", serde_json::to_string(&rows)?));
+    }
+    let mut text = String::new();
+    for root in &roots {
+        let (data, state) = (&root.data, root.run_state());
+        let wall = wall(root).map(duration).unwrap_or_default();
+        let title = plain(data.title.as_deref().unwrap_or_default()).into_owned();
+        text.push_str(&format!(
+            "{} {:<11} {}  {}  {:>8}  {}  {title}\n",
+            sign(state),
+            word(state),
+            data.id,
+            instant(data.created_at),
+            wall,
+            plain(data.agent_name.as_str()),
+        ));
+    }
+    finish(&text)
+}

@@ -1,0 +1,252 @@
+//! `offspring run`.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use offspring_agents::{CommandFactory, command::variables, reap};
+use offspring_delegation::{RootOptions, RootResult, RootRun};
+use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
+use offspring_process::GuardProgram;
+use offspring_protocol::{NodeName, Outcome, SessionId};
+use offspring_sessions::{ManagerOptions, Scope, SessionManager};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::{
+    GUARD,
+    args::Run,
+    failure::Failure,
+    live::Live,
+    signals::{Ending, Signals},
+    store::Place,
+    task::read_prompt,
+    text::{duration, out, plain},
+};
+
+pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
+    if !args.new_root && std::env::var_os(variables::SESSION).is_some() {
+        return Err(Failure::usage(
+            "this is inside a session: `offspring task NODE PROMPT` makes a child of it, within its limits\n\
+             to start a tree of its own all the same, add --new-root",
+        ));
+    }
+    let started = std::time::Instant::now();
+    let dir = directory(args.dir.as_deref())?;
+    let prompt = if args.prompt == "-" { read_prompt()? } else { args.prompt.clone() };
+    if prompt.trim().is_empty() {
+        return Err(Failure::usage("the prompt is empty: say what the pool is asked"));
+    }
+    let manifest = Manifest::load(&args.manifest)?;
+    let node = args.node.as_deref().map(NodeName::new).transpose().map_err(Failure::usage)?;
+    let place = Place::choose(db, of_manifest(&manifest))?;
+    let mut signals = Signals::listen()?;
+    let pool = open(&manifest, &place).await?;
+    let recovered = pool.recovered().clone();
+    if !recovered.processes.is_empty() {
+        let _ = tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await;
+    }
+
+    // Subscribed before anything happens.
+    let heard = pool.manager().subscribe(Scope::All);
+    let options = RootOptions { cwd: Some(dir), ..RootOptions::default() };
+    let RootRun { session, result, .. } =
+        pool.run(node.as_ref(), prompt.into(), options).await.map_err(|error| match error {
+            PromptError::Refused(refused) => Failure::new(refused),
+            usage => Failure::usage(usage),
+        })?;
+    let lines = args.json.then(|| tokio::spawn(print_lines(pool.manager().clone(), session.id.clone())));
+    let live = Live::start(&session, heard, args.quiet);
+    let (result, ending) = finished(&pool, &session.id, result, &mut signals, &live).await?;
+    let seen = live.finish().await;
+
+    let answered = match lines {
+        Some(lines) => lines.await.unwrap_or(Ok(0)).and_then(|seq| out(&answer_line(&session.id, seq, &result))),
+        None => out(&answer_text(&result)),
+    };
+    let summary = Summary::read(&pool, &session.id, &result, started.elapsed(), &place).await?;
+    pool.close().await?;
+    if !args.quiet {
+        seen.print_tree();
+    }
+    summary.print();
+    match answered {
+        // `run … | head -1` goes on and is stored.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    Ok(match (ending, result.outcome) {
+        (Some(ending), _) => ExitCode::from(ending.exit_code()),
+        (None, Outcome::Completed) => ExitCode::SUCCESS,
+        (None, _) => ExitCode::FAILURE,
+    })
+}
+
+/// The directory to work in, absolute and without links.
+fn directory(named: Option<&Path>) -> Result<String, Failure> {
+    let dir = named.unwrap_or(Path::new("."));
+    let shown = dir.display();
+    let found = dir.canonicalize().map_err(|error| Failure::usage(format!("--dir {shown}: {error}")))?;
+    if !found.is_dir() {
+        return Err(Failure::usage(format!("--dir {shown} is not a directory")));
+    }
+    let not_text = |_| Failure::usage(format!("--dir {shown}: the path is not valid UTF-8 and cannot be stored"));
+    found.into_os_string().into_string().map_err(not_text)
+}
+
+fn of_manifest(manifest: &Manifest) -> Option<Place> {
+    match manifest.storage()? {
+        Storage::Memory => Some(Place::Memory),
+        Storage::Sqlite { path } => path.clone().map(Place::File),
+    }
+}
+
+async fn open(manifest: &Manifest, place: &Place) -> Result<Pool, Failure> {
+    let program = std::env::current_exe()?;
+    let guard = GuardProgram::new(&program).arg(GUARD);
+    let commands = CommandFactory::new(program, Some(guard), place.file().map(Path::to_owned));
+    let registry = Registry::default().with(commands);
+    let opened = Pool::open(manifest, &registry, place.open()?, ManagerOptions::default()).await;
+    opened.map_err(|error| match error {
+        offspring_pool::OpenError::Manifest(error) => error.into(),
+        other => Failure::new(other),
+    })
+}
+
+/// Waits for the run. The first signal cancels it, leaves first; the second ends the program at once, and
+/// the guards end its agents.
+async fn finished(
+    pool: &Pool,
+    root: &SessionId,
+    mut result: JoinHandle<RootResult>,
+    signals: &mut Signals,
+    live: &Live,
+) -> Result<(RootResult, Option<Ending>), Failure> {
+    let ending = tokio::select! {
+        done = &mut result => return Ok((done.map_err(Failure::new)?, None)),
+        ending = signals.next() => ending,
+    };
+    live.say("cancelling; once more to force");
+    let cancel = pool.manager().request_cancel(root);
+    let cancelled = async {
+        if let Err(refused) = cancel.await {
+            tracing::warn!(%refused, "the run was not cancelled");
+        }
+        (&mut result).await
+    };
+    tokio::select! {
+        done = cancelled => Ok((done.map_err(Failure::new)?, Some(ending))),
+        forced = signals.next() => {
+            live.abandon();
+            eprintln!("forced; look at it with: {} tree {root}", program());
+            std::process::exit(i32::from(forced.exit_code()));
+        }
+    }
+}
+
+/// Prints every envelope of the tree; gives the number of the last one.
+async fn print_lines(manager: SessionManager, root: SessionId) -> io::Result<u64> {
+    let mut follow = manager.follow(&root, 1);
+    let mut listening = true;
+    loop {
+        match follow.next().await {
+            Ok(Some(envelope)) if listening => {
+                let line = serde_json::to_string(&*envelope).map_err(io::Error::other)?;
+                match out(&format!("{line}\n")) {
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => listening = false,
+                    written => written?,
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(follow.cursor()),
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// The last line of `--json`: shaped like an envelope, no line of the log.
+fn answer_line(root: &SessionId, seq: u64, result: &RootResult) -> String {
+    let data = json!({ "outcome": result.outcome, "text": result.answer, "error": result.error });
+    let event = json!({ "kind": "answer", "data": data });
+    format!("{}\n", json!({ "seq": seq, "session": root, "root": root, "depth": 0, "event": event }))
+}
+
+fn answer_text(result: &RootResult) -> String {
+    let text = &result.answer;
+    if text.is_empty() || text.ends_with('\n') { text.clone() } else { format!("{text}\n") }
+}
+
+/// How to call this program: by its name where it is on PATH.
+fn program() -> String {
+    let ours = std::env::current_exe().ok();
+    let on_path = std::env::var_os("PATH").and_then(|path| {
+        std::env::split_paths(&path).map(|dir| dir.join("offspring")).find(|found| found.is_file())
+    });
+    match (on_path.and_then(|found| found.canonicalize().ok()), ours) {
+        (Some(found), Some(ours)) if found == ours => "offspring".to_owned(),
+        (_, Some(ours)) => {
+            let here = std::env::current_dir().ok();
+            let short = here.and_then(|here| ours.strip_prefix(here).map(Path::to_owned).ok());
+            short.unwrap_or(ours).display().to_string()
+        }
+        (_, None) => "offspring".to_owned(),
+    }
+}
+
+/// The one line at the end.
+struct Summary {
+    outcome: Outcome,
+    error: Option<String>,
+    sessions: usize,
+    depth: u32,
+    failures: usize,
+    wall: std::time::Duration,
+    stored: String,
+    look: Option<String>,
+}
+
+impl Summary {
+    async fn read(
+        pool: &Pool,
+        root: &SessionId,
+        result: &RootResult,
+        wall: std::time::Duration,
+        place: &Place,
+    ) -> Result<Self, Failure> {
+        let records = pool.manager().subtree(root).await?;
+        let failed = records.iter().filter(|record| {
+            record.run_state().and_then(|run| run.outcome()).is_some_and(|outcome| outcome != Outcome::Completed)
+        });
+        let db = match place.file() {
+            Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => format!(" --db {}", file.display()),
+            _ => String::new(),
+        };
+        Ok(Self {
+            outcome: result.outcome,
+            error: result.error.clone(),
+            sessions: records.len(),
+            depth: records.iter().map(|record| record.data.depth).max().unwrap_or_default(),
+            failures: failed.count(),
+            wall,
+            stored: pool.manager().store().info().to_string(),
+            look: place.file().map(|_| format!("{}{db} tree {root}", program())),
+        })
+    }
+
+    fn print(&self) {
+        if let (Some(error), true) = (&self.error, self.outcome != Outcome::Completed) {
+            eprintln!("{}: {}", self.outcome.as_str(), plain(error.lines().next().unwrap_or_default()));
+        }
+        let Self { sessions, depth, failures, stored, .. } = self;
+        let wall = duration(self.wall);
+        let plural = if *sessions == 1 { "session" } else { "sessions" };
+        let outcome = self.outcome.as_str();
+        let line = format!("{outcome}: {sessions} {plural}, depth {depth}, {failures} failed, {wall}, stored in {stored}");
+        match &self.look {
+            Some(look) => eprintln!("{line}; look at it with: {look}"),
+            None => eprintln!("{line}"),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Which store, and the manager over it.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use offspring_agents::reap;
+use offspring_sessions::{
+    ManagerOptions, MemoryStore, SessionManager, SessionStore,
+    store::sqlite::{SqliteOptions, SqliteStore},
+};
+
+use crate::failure::Failure;
+
+/// Names the store when the command line does not.
+const VARIABLE: &str = "OFFSPRING_DB";
+/// No file.
+const MEMORY: &str = "memory:";
+
+/// Where sessions are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Memory,
+    File(PathBuf),
+}
+
+impl Place {
+    /// The command line, else `OFFSPRING_DB`, else `manifest`, else the user's state directory.
+    pub(crate) fn choose(db: Option<PathBuf>, manifest: Option<Self>) -> Result<Self, Failure> {
+        let named = db.or_else(|| std::env::var_os(VARIABLE).filter(|db| !db.is_empty()).map(PathBuf::from));
+        match (named, manifest) {
+            (Some(db), _) if db == Path::new(MEMORY) => Ok(Self::Memory),
+            (Some(db), _) => Ok(Self::File(std::path::absolute(db)?)),
+            (None, Some(place)) => Ok(place),
+            (None, None) => Ok(Self::File(state_directory()?.join("sessions.db"))),
+        }
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::File(path) => Some(path),
+        }
+    }
+
+    /// Opens it; a file is created and migrated by itself.
+    pub(crate) fn open(&self) -> Result<Arc<dyn SessionStore>, Failure> {
+        match self {
+            Self::Memory => Ok(Arc::new(MemoryStore::new())),
+            Self::File(path) => Ok(Arc::new(SqliteStore::open(path, SqliteOptions::default())?)),
+        }
+    }
+}
+
+fn state_directory() -> Result<PathBuf, Failure> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let none = "there is no place for sessions: neither XDG_STATE_HOME nor HOME is set\n\
+        name a file with --db FILE or OFFSPRING_DB, or keep nothing with --db memory:";
+    base.map(|base| base.join("offspring")).ok_or_else(|| Failure::usage(none))
+}
+
+/// The manager of a command that looks at sessions. Runs whose program is gone are ended first (rule L13).
+pub(crate) async fn manager(db: Option<PathBuf>) -> Result<(SessionManager, Place), Failure> {
+    let place = Place::choose(db, None)?;
+    if let Place::File(path) = &place {
+        if !path.exists() {
+            let none = format!("no sessions yet: {} does not exist\nrun a pool first, or name another file with --db", path.display());
+            return Err(Failure::new(none));
+        }
+    }
+    let manager = SessionManager::new(place.open()?, ManagerOptions::default());
+    let recovered = manager.recover().await?;
+    if !recovered.processes.is_empty() {
+        let ended = tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
+        tracing::info!(ended, "processes of interrupted runs were ended");
+    }
+    Ok((manager, place))
+}

@@ -1,0 +1,99 @@
+//! `offspring task`: delegation from inside a run.
+
+use std::{io::Read, path::PathBuf, process::ExitCode};
+
+use offspring_agents::{command::variables, endpoint::Client};
+use offspring_protocol::{
+    NodeName, Outcome, RunState, TaskKey,
+    control::{
+        NODE_LIST, NodeListResult, TASK_CANCEL, TASK_OUTPUT, TASK_START, TASK_STATUS, TaskParams, TaskResult,
+        TaskStartParams,
+    },
+};
+
+use crate::{
+    args::Task,
+    failure::Failure,
+    text::{finish, out, plain},
+};
+
+pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
+    let (Some(socket), Some(token)) = (std::env::var_os(variables::SOCKET), std::env::var(variables::TOKEN).ok()) else {
+        return Err(Failure::usage(
+            "this is not inside a run: `offspring task` makes a child of the session it is called in\n\
+             an agent of a pool calls it; to start a pool use `offspring run MANIFEST PROMPT`",
+        ));
+    };
+    let json = args.json;
+    let mut client = Client::connect(&PathBuf::from(socket), &token).await?;
+    let key = |args: &Task| {
+        let missing = || Failure::usage(format!("`offspring task {}` needs the id of a task", args.node));
+        args.prompt.as_deref().ok_or_else(missing).and_then(|key| TaskKey::new(key).map_err(Failure::usage))
+    };
+    match args.node.as_str() {
+        "nodes" => {
+            let list: NodeListResult = client.call(NODE_LIST, &()).await?;
+            if json {
+                return finish(&format!("{}\n", serde_json::to_string(&list)?));
+            }
+            let line = |node: &offspring_protocol::control::NodeDescription| {
+                format!("{}\t{}\t{}\n", node.name, node.source_type, plain(&node.description))
+            };
+            finish(&list.nodes.iter().map(line).collect::<String>())
+        }
+        "status" => {
+            let result: TaskResult = client.call(TASK_STATUS, &TaskParams { task: key(&args)? }).await?;
+            if json {
+                return finish(&format!("{}\n", serde_json::to_string(&result)?));
+            }
+            finish(&format!("{}\n", result.state.as_str()))
+        }
+        "output" => answer(&client.call(TASK_OUTPUT, &TaskParams { task: key(&args)? }).await?, json),
+        "cancel" => {
+            let result: TaskResult = client.call(TASK_CANCEL, &TaskParams { task: key(&args)? }).await?;
+            if json {
+                return finish(&format!("{}\n", serde_json::to_string(&result)?));
+            }
+            finish(&format!("{}\n", result.state.as_str()))
+        }
+        _ => start(&mut client, args).await,
+    }
+}
+
+async fn start(client: &mut Client, args: Task) -> Result<ExitCode, Failure> {
+    let Task { node, prompt, detach, description, cwd, json } = args;
+    let prompt = match prompt.as_deref() {
+        None => return Err(Failure::usage(format!("what should {node} be asked? offspring task {node} PROMPT"))),
+        Some("-") => read_prompt()?,
+        Some(prompt) => prompt.to_owned(),
+    };
+    let node = NodeName::new(node).map_err(Failure::usage)?;
+    let metadata = std::collections::BTreeMap::new();
+    let params = TaskStartParams { node, prompt, description, detach, cwd, metadata };
+    let result: TaskResult = client.call(TASK_START, &params).await?;
+    if detach && !json {
+        return finish(&format!("{}\n", result.task.task));
+    }
+    answer(&result, json)
+}
+
+/// A whole prompt from stdin.
+pub(crate) fn read_prompt() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|_| Failure::usage("the prompt on stdin is not UTF-8"))
+}
+
+/// The answer on stdout as it is: a pipe loses nothing (W11).
+fn answer(result: &TaskResult, json: bool) -> Result<ExitCode, Failure> {
+    let ok = matches!(result.state, RunState::Ended(Outcome::Completed) | RunState::Pending | RunState::Running);
+    let text = if json { format!("{}\n", serde_json::to_string(result)?) } else { result.output.clone() };
+    match out(&text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    if ok {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::new(result.error.as_deref().unwrap_or(result.state.as_str())))
+}
