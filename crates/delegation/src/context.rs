@@ -31,10 +31,12 @@ impl AgentContext<'_> {
         parent: Option<&SessionId>,
     ) -> Result<AnnouncedChild, Refused> {
         let new = NewChild::new(agent_name, agent_type);
-        match (self.run, parent) {
-            (Some(run), None) => run.create_child(new).await,
-            (run, parent) => {
-                let manager = self.manager.or(run.map(RunContext::manager)).cloned();
+        match self.run {
+            Some(run) if parent.is_none_or(|parent| *parent == run.session().id) => {
+                run.create_child(new).await
+            }
+            run => {
+                let manager = run.map(RunContext::manager).or(self.manager).cloned();
                 let manager = manager.unwrap_or_else(SessionManager::detached);
                 let parent = parent.cloned().unwrap_or_else(ids::session);
                 manager.create_child(&parent, new).await

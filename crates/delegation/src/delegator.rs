@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use offspring_protocol::{NodeName, Outcome, RunId, SessionId, SessionInfo, SessionLimits, control::MemberResult};
+use offspring_protocol::{
+    NodeName, Outcome, RunId, SessionId, SessionInfo, SessionLimits, control::MemberResult,
+};
 use offspring_sessions::{NewRoot, Refused, SessionManager};
 use tokio::task::JoinHandle;
 
@@ -17,10 +19,12 @@ use crate::{
 };
 
 /// Bounds of a delegator.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DelegatorOptions {
     /// What works at once.
     pub slots: SlotLimits,
+    /// What every root starts with (rule L5); the defaults of [`SessionLimits`] by default.
+    pub limits: SessionLimits,
 }
 
 /// What all providers share. Cheap to clone.
@@ -30,6 +34,7 @@ pub struct Delegator {
     nodes: Arc<RwLock<BTreeMap<NodeName, Node>>>,
     slots: Slots,
     tasks: Tasks,
+    limits: Arc<SessionLimits>,
 }
 
 /// No node has this name.
@@ -50,18 +55,24 @@ fn list(names: &[NodeName]) -> String {
 }
 
 /// How a root is run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RootOptions {
     /// Its working directory, absolute.
     pub cwd: Option<String>,
     /// A short name for people; the beginning of the prompt if unset.
     pub title: Option<String>,
-    /// The bounds of its tree.
+    /// Narrows the bounds that every root has; unbounded by default, which leaves them as they are.
     pub limits: SessionLimits,
     /// Notes that its row keeps.
     pub metadata: BTreeMap<String, String>,
     /// An id given from outside.
     pub id: Option<SessionId>,
+}
+
+impl Default for RootOptions {
+    fn default() -> Self {
+        Self { cwd: None, title: None, limits: SessionLimits::UNBOUNDED, metadata: BTreeMap::new(), id: None }
+    }
 }
 
 /// A root that runs.
@@ -96,8 +107,9 @@ impl Delegator {
     /// A delegator without nodes.
     #[must_use]
     pub fn new(manager: SessionManager, options: DelegatorOptions) -> Self {
-        let slots = Slots::new(options.slots);
-        Self { manager, nodes: Arc::default(), slots, tasks: Tasks::default() }
+        let DelegatorOptions { slots, limits } = options;
+        let slots = Slots::new(slots);
+        Self { manager, nodes: Arc::default(), slots, tasks: Tasks::default(), limits: Arc::new(limits) }
     }
 
     /// A delegator outside a pool: nothing is stored (rule L8; RFC-0028, two-tier persistence).
@@ -158,10 +170,16 @@ impl Delegator {
     ///
     /// # Errors
     /// [`Refused`], and then nothing exists.
-    pub async fn run_root(&self, node: Node, prompt: Prompt, options: RootOptions) -> Result<RootRun, Refused> {
+    pub async fn run_root(
+        &self,
+        node: Node,
+        prompt: Prompt,
+        options: RootOptions,
+    ) -> Result<RootRun, Refused> {
+        let limits = self.limits.narrowed_by(&options.limits);
         let limits = match &node {
-            Node::Agent(agent) => options.limits.narrowed_by(&agent.limits()),
-            Node::Team(_) | Node::TeamRun(_) => options.limits,
+            Node::Agent(agent) => limits.narrowed_by(&agent.limits()),
+            Node::Team(_) | Node::TeamRun(_) => limits,
         };
         let new = NewRoot {
             cwd: options.cwd,
@@ -175,7 +193,8 @@ impl Delegator {
         Ok(drive::root(self.clone(), root, node, prompt))
     }
 
-    /// A new prompt to a root that is at rest: a new run of the same session (rule L12).
+    /// A new prompt to a root that is at rest: a new run of the same session (rule L12). Of a child it is a
+    /// new run as by [`prompt_child`](Self::prompt_child), which does not wait for the tree.
     ///
     /// # Errors
     /// [`Refused`]: unknown, running, or owned by another process.
@@ -188,7 +207,12 @@ impl Delegator {
     ///
     /// # Errors
     /// [`Refused`]: unknown, running, cancelled from above, or owned by another process.
-    pub async fn prompt_child(&self, id: &SessionId, node: Node, prompt: Prompt) -> Result<MemberResult, Refused> {
+    pub async fn prompt_child(
+        &self,
+        id: &SessionId,
+        node: Node,
+        prompt: Prompt,
+    ) -> Result<MemberResult, Refused> {
         let child = self.manager.resume_child(id).await?;
         Ok(drive::finished(drive::child(self.clone(), child, node, prompt)).await)
     }
@@ -208,7 +232,9 @@ fn title(prompt: &str) -> String {
 fn closest<'a>(name: &NodeName, names: impl Iterator<Item = &'a NodeName>) -> Option<NodeName> {
     let distance = |other: &NodeName| edits(name.as_str(), other.as_str());
     let (least, other) = names.map(|other| (distance(other), other)).min_by_key(|(distance, _)| *distance)?;
-    (least <= name.as_str().chars().count().div_ceil(3)).then(|| other.clone())
+    let length = name.as_str().chars().count();
+    // Of a name of one letter every letter would be the only one that differs.
+    (least <= length.div_ceil(3) && least < length).then(|| other.clone())
 }
 
 fn edits(a: &str, b: &str) -> usize {

@@ -2,20 +2,24 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, future::BoxFuture};
-use offspring_protocol::{
-    Outcome, RunId, SessionId, SessionInfo, SessionLimits,
-    control::MemberResult,
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, pending},
 };
+use offspring_protocol::{Outcome, RunId, SessionInfo, SessionLimits, control::MemberResult};
 use offspring_sessions::{
     AnnouncedChild, Answer, CancelScope, RootSession, RunContext, RunEnd, RunError, StartedRun, StoreError,
 };
-use tokio::task::JoinHandle;
+use tokio::{
+    task::{JoinError, JoinHandle},
+    time::{Instant, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     delegator::{Delegator, RootResult, RootRun},
     node::{Node, OnExit, Prompt},
+    slots::Slot,
     team,
 };
 
@@ -79,133 +83,215 @@ impl Token {
 pub(crate) fn root(delegator: Delegator, root: RootSession, node: Node, prompt: Prompt) -> RootRun {
     let session = Arc::clone(root.session());
     let run = root.run_id().clone();
-    let driven = tokio::spawn(drive(delegator, Token::Root(root), node, prompt, true));
-    let (lost_session, lost_node) = (session.id.clone(), session.agent_name.clone());
-    let result = tokio::spawn(async move {
-        let result = driven.await;
-        RootResult::from(result.unwrap_or_else(|error| lost(lost_node, lost_session, &error)))
-    });
+    let driven = Driven::start(delegator, Token::Root(root), node, prompt);
+    let result = tokio::spawn(async move { RootResult::from(finished(driven).await) });
     RootRun { session, run, result }
 }
 
 /// Starts the run of a child.
 pub(crate) fn child(delegator: Delegator, child: AnnouncedChild, node: Node, prompt: Prompt) -> Driven {
-    let session = Arc::clone(child.session());
-    let driven: BoxFuture<'static, MemberResult> = Box::pin(drive(delegator, Token::Child(child), node, prompt, false));
-    Driven { session, handle: tokio::spawn(driven) }
+    Driven::start(delegator, Token::Child(child), node, prompt)
+}
+
+impl Driven {
+    fn start(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -> Self {
+        let session = Arc::clone(token.session());
+        // Boxed: a team's run starts runs, so the type would contain itself.
+        let driven: BoxFuture<'static, MemberResult> = Box::pin(drive(delegator, token, node, prompt));
+        Self { session, handle: tokio::spawn(driven) }
+    }
 }
 
 /// Waits for the end of a run.
 pub(crate) async fn finished(driven: Driven) -> MemberResult {
     let Driven { session, handle } = driven;
-    handle.await.unwrap_or_else(|error| lost(session.agent_name.clone(), session.id.clone(), &error))
+    handle.await.unwrap_or_else(|error| lost(&session, &error))
 }
 
 /// The runtime shuts down under a run; its token's drop has ended it.
-fn lost(node: offspring_protocol::NodeName, session: SessionId, error: &tokio::task::JoinError) -> MemberResult {
-    let (outcome, error) = (Outcome::Interrupted, Some(format!("the run was lost: {error}")));
-    MemberResult { node, session: Some(session), outcome, output: String::new(), error }
+fn lost(session: &SessionInfo, error: &JoinError) -> MemberResult {
+    MemberResult {
+        node: session.agent_name.clone(),
+        session: Some(session.id.clone()),
+        outcome: Outcome::Interrupted,
+        output: String::new(),
+        error: Some(format!("the run was lost: {error}")),
+    }
 }
 
-async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt, is_root: bool) -> MemberResult {
+async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -> MemberResult {
     let session = Arc::clone(token.session());
-    let run_id = token.run_id().clone();
     let stop = token.stop_requested();
-    let max_wall = token.limits().max_wall_ms.map(Duration::from_millis);
+    let wall = token.limits().max_wall_ms.map(Duration::from_millis);
 
-    let takes_slot = matches!(&node, Node::Agent(agent) if agent.takes_slot());
-    let slot = if takes_slot {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {
-                let stopped = RunError::interrupted("cancelled", "cancelled before it started");
-                let ended = token.give_up(stopped.clone()).await;
-                return result(&session, ended, Err(stopped));
-            }
-            slot = delegator.slots().acquire(&run_id, session.parent.as_ref()) => match slot {
-                Ok(slot) => Some(slot),
-                Err(full) => {
-                    let refused = RunError::failed("queue_full", full.to_string());
-                    let ended = token.give_up(refused.clone()).await;
-                    return result(&session, ended, Err(refused));
-                }
-            },
+    let slot = match turn(&delegator, &token, &node).await {
+        Ok(slot) => slot,
+        Err(error) => {
+            let ended = token.give_up(error.clone()).await;
+            return result(&session, ended, Err(error));
         }
-    } else {
-        None
     };
-
     let StartedRun { context, end } = match token.start(&prompt.text).await {
         Ok(started) => started,
         Err(error) => return result(&session, Err(error.clone()), Err(error.into())),
     };
+    // A limit beyond what the clock can say is none.
+    let deadline = wall.and_then(|wall| Instant::now().checked_add(wall));
+    let too_long = || {
+        let limit = wall.unwrap_or_default();
+        RunError::failed("timeout", format!("it ran longer than its limit of {limit:?} (max_wall_ms)"))
+    };
     let (grace, on_exit) = match &node {
         Node::Agent(agent) => (agent.stop_grace(), agent.on_exit()),
-        Node::Team(_) | Node::TeamRun(_) => (TEAM_GRACE, OnExit::Wait),
+        // Nothing but a future that waits: its members end by themselves.
+        Node::Team(_) | Node::TeamRun(_) => (Duration::ZERO, OnExit::Wait),
     };
-    let work = AssertUnwindSafe(execute(delegator.clone(), node, prompt, context)).catch_unwind();
-    tokio::pin!(work);
-    let wall = async {
-        match max_wall {
-            Some(wall) => tokio::time::sleep(wall).await,
-            None => std::future::pending().await,
-        }
-    };
+
+    let mut work =
+        Box::pin(AssertUnwindSafe(execute(delegator.clone(), node, prompt, context)).catch_unwind());
+    let mut timed_out = false;
     let mut worked = tokio::select! {
-        worked = &mut work => caught(worked),
-        () = stop.cancelled() => match tokio::time::timeout(grace, &mut work).await {
+        // Asked to stop, it gets its grace and no more, whether it has just ended or not.
+        biased;
+        () = stop.cancelled() => match timeout(grace, &mut work).await {
             Ok(worked) => caught(worked),
             Err(_) => Err(RunError::interrupted("cancelled", "cancelled")),
         },
-        () = wall => {
-            stop_below(&delegator, &session.id).await;
+        worked = &mut work => caught(worked),
+        () = passed(deadline) => {
+            timed_out = true;
+            stop_below(&delegator, &session).await;
             stop.cancel();
             // What it still gives is not asked for: the limit decides.
-            let _ = tokio::time::timeout(grace, &mut work).await;
-            let limit = max_wall.unwrap_or_default();
-            Err(RunError::failed("timeout", format!("it ran longer than its limit of {limit:?}")))
+            let _ = timeout(grace, &mut work).await;
+            Err(too_long())
         }
     };
+    // Whatever the agent still held (a process, for one) is gone before its run is over (L14).
+    drop(work);
     drop(slot);
-    if on_exit == OnExit::Cancel {
-        stop_below(&delegator, &session.id).await;
+    // One run that was cancelled alone leaves its children alone; with its subtree, they have ended before.
+    if (timed_out || on_exit == OnExit::Cancel) && !end.is_cancelled() {
+        stop_below(&delegator, &session).await;
     }
-    if is_root {
-        rest(&end, &stop, &mut worked).await;
+    if session.root == session.id {
+        let rest = Rest { delegator: &delegator, session: &session, end: &end, stop: &stop };
+        if rest.until(deadline.filter(|_| !timed_out)).await == Rested::TooLate {
+            worked = Err(too_long());
+        }
+        if stop.is_cancelled() && !end.is_cancelled() && worked.is_ok() {
+            // Asked to stop by a failing store and not by anybody: no answer that was not stored.
+            worked = Err(RunError::interrupted("store", "the store failed while the run was going on"));
+        }
     }
     let ended = end.finish(worked.clone()).await;
     result(&session, ended, worked)
 }
 
-/// A team stops by itself: its members are stopped before it, each with a grace of its own.
-const TEAM_GRACE: Duration = Duration::from_secs(20);
-
-/// Nothing of the tree is left unowned (L19).
-async fn rest(end: &RunEnd, stop: &CancellationToken, worked: &mut Result<Answer, RunError>) {
-    end.tree_at_rest().await;
-    if stop.is_cancelled() && !end.is_cancelled() && worked.is_ok() {
-        // Asked to stop by a failing store and not by anybody: no answer that was not stored.
-        *worked = Err(RunError::interrupted("store", "the store failed while the run was going on"));
+/// Waits for a slot, if the node takes one.
+async fn turn(delegator: &Delegator, token: &Token, node: &Node) -> Result<Option<Slot>, RunError> {
+    let stop = token.stop_requested();
+    let takes_slot = matches!(node, Node::Agent(agent) if agent.takes_slot());
+    let slot = async {
+        if !takes_slot {
+            return Ok(None);
+        }
+        let parent = token.session().parent.as_ref();
+        let slot = delegator.slots().acquire(token.run_id(), parent).await;
+        slot.map(Some).map_err(|full| RunError::failed("queue_full", full.to_string()))
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(RunError::interrupted("cancelled", "cancelled before it started")),
+        slot = slot => slot,
     }
 }
 
-async fn stop_below(delegator: &Delegator, session: &SessionId) {
-    let children = match delegator.manager().children(session).await {
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
+}
+
+/// A root whose agent is done waits for its tree: nothing of it is left unowned (L19).
+struct Rest<'a> {
+    delegator: &'a Delegator,
+    session: &'a SessionInfo,
+    end: &'a RunEnd,
+    stop: &'a CancellationToken,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Rested {
+    InTime,
+    /// What ran beyond the limit of the root's wall time was stopped.
+    TooLate,
+}
+
+impl Rest<'_> {
+    async fn until(&self, deadline: Option<Instant>) -> Rested {
+        let at_rest = self.at_rest();
+        tokio::pin!(at_rest);
+        let rested = tokio::select! {
+            biased;
+            () = &mut at_rest => return Rested::InTime,
+            () = self.cancelled_alone() => return Rested::InTime,
+            () = passed(deadline) => Rested::TooLate,
+        };
+        stop_below(self.delegator, self.session).await;
+        tokio::select! {
+            () = at_rest => {}
+            () = self.cancelled_alone() => {}
+        }
+        rested
+    }
+
+    /// Neither a run nor a delegation of the tree is open: between two members of a sequence that was
+    /// started in the background there is no run.
+    async fn at_rest(&self) {
+        let tasks = self.delegator.tasks();
+        loop {
+            tasks.none_open(&self.session.root).await;
+            self.end.tree_at_rest().await;
+            if !tasks.any_open(&self.session.root) {
+                return;
+            }
+        }
+    }
+
+    /// Its run was cancelled and its children were not: they go on, and it does not wait for them. When all
+    /// was cancelled they have ended before, and only the ends of delegations are still to be told.
+    async fn cancelled_alone(&self) {
+        self.stop.cancelled().await;
+        if !self.end.is_cancelled() || self.end.tree_at_rest().now_or_never().is_some() {
+            pending::<()>().await;
+        }
+    }
+}
+
+/// Stops what a session started: its delegations, so that no sequence goes on, then its children.
+async fn stop_below(delegator: &Delegator, session: &SessionInfo) {
+    let (manager, id) = (delegator.manager(), &session.id);
+    delegator.tasks().cancel_of(session, manager).await;
+    let children = match manager.children(id).await {
         Ok(children) => children,
         Err(error) => {
-            tracing::warn!(%session, %error, "the children to be stopped cannot be read");
+            tracing::warn!(session = %id, %error, "the children to be stopped cannot be read");
             return;
         }
     };
-    let stops = children.iter().map(|child| delegator.manager().cancel(&child.data.id, CancelScope::Subtree));
+    let stops = children.iter().map(|child| manager.cancel(&child.data.id, CancelScope::Subtree));
     for stopped in futures_util::future::join_all(stops).await {
         if let Err(refused) = stopped {
-            tracing::warn!(%session, %refused, "a child was not stopped");
+            tracing::warn!(session = %id, %refused, "a child was not stopped");
         }
     }
 }
 
-fn caught(worked: Result<Result<Answer, RunError>, Box<dyn std::any::Any + Send>>) -> Result<Answer, RunError> {
+fn caught(
+    worked: Result<Result<Answer, RunError>, Box<dyn std::any::Any + Send>>,
+) -> Result<Answer, RunError> {
     worked.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -214,7 +300,12 @@ fn caught(worked: Result<Result<Answer, RunError>, Box<dyn std::any::Any + Send>
 }
 
 /// Does what the node is: the work of an agent, or the members of a team as children of this run's session.
-async fn execute(delegator: Delegator, node: Node, prompt: Prompt, context: RunContext) -> Result<Answer, RunError> {
+async fn execute(
+    delegator: Delegator,
+    node: Node,
+    prompt: Prompt,
+    context: RunContext,
+) -> Result<Answer, RunError> {
     match node {
         Node::Agent(agent) => agent.run(prompt, context).await,
         Node::Team(_) | Node::TeamRun(_) => {
@@ -242,5 +333,11 @@ fn result(
         Outcome::Cancelled => Some("cancelled".to_owned()),
         Outcome::Failed | Outcome::Interrupted => store_error.or(error),
     };
-    MemberResult { node: session.agent_name.clone(), session: Some(session.id.clone()), outcome, output, error }
+    MemberResult {
+        node: session.agent_name.clone(),
+        session: Some(session.id.clone()),
+        outcome,
+        output,
+        error,
+    }
 }

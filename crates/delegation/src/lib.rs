@@ -15,9 +15,9 @@
 
 pub mod context;
 pub mod delegator;
+mod drive;
 pub mod factory;
 pub mod node;
-mod drive;
 pub mod slots;
 pub mod subagent;
 pub mod tasks;

@@ -235,13 +235,18 @@ impl TeamRun {
 }
 
 /// Whether an operator made this team: only such a one is extended by the same operator.
-fn made_by(operator: &str, name: &NodeName, members: &[Node]) -> bool {
-    *name.as_str() == joined_name(operator, members)
+fn made_by(operator: &str, name: &NodeName, description: &str, members: &[Node]) -> bool {
+    description.is_empty() && *name.as_str() == joined_name(operator, members)
 }
 
+/// A team among the members stands in parentheses: `(a | b) & c` and `a | (b & c)` are two names.
 fn joined_name(operator: &str, members: &[Node]) -> String {
-    let names: Vec<&str> = members.iter().map(|member| member.name().as_str()).collect();
-    names.join(operator)
+    let written = |member: &Node| match member {
+        Node::Agent(agent) => agent.name().to_string(),
+        Node::Team(team) => format!("({})", team.name),
+        Node::TeamRun(run) => format!("({})", run.name),
+    };
+    members.iter().map(written).collect::<Vec<_>>().join(operator)
 }
 
 /// A joined name is never empty: every member has a name.
@@ -255,7 +260,10 @@ impl BitAnd for Node {
     type Output = Self;
     fn bitand(self, other: Self) -> Self {
         let mut members = match &self {
-            Self::Team(team) if team.shared_prompt.is_none() && made_by(" & ", &team.name, &team.members) => {
+            Self::Team(team)
+                if team.shared_prompt.is_none()
+                    && made_by(" & ", &team.name, &team.description, &team.members) =>
+            {
                 team.members.clone()
             }
             _ => vec![self],
@@ -272,7 +280,9 @@ impl BitOr for Node {
     fn bitor(self, other: Self) -> Self {
         let mut members = match &self {
             Self::TeamRun(run)
-                if run.shared_prompt.is_none() && run.require_all && made_by(" | ", &run.name, &run.members) =>
+                if run.shared_prompt.is_none()
+                    && run.require_all
+                    && made_by(" | ", &run.name, &run.description, &run.members) =>
             {
                 run.members.clone()
             }

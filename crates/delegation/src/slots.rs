@@ -48,18 +48,28 @@ struct Queue {
     active: usize,
     most_active: usize,
     /// Runs that come back from waiting for a child: before everybody else.
-    returning: VecDeque<oneshot::Sender<()>>,
-    /// The queues of each parent's children, taken in turn.
+    returning: VecDeque<RunId>,
+    /// The lines of each parent's children, taken in turn.
     families: VecDeque<(Option<SessionId>, VecDeque<oneshot::Sender<()>>)>,
+    /// Places in those lines.
     queued: usize,
-    /// Which runs hold a slot, and how many children each waits for.
+    /// Places in them whose run has left.
+    left: usize,
+    /// Runs that got a slot and have not ended.
     runs: HashMap<RunId, Holder, RandomState>,
 }
 
+/// A run that got a slot. It holds one only while it waits for nothing, and stands in line only while it
+/// holds none.
 #[derive(Debug, Default)]
 struct Holder {
-    waits: usize,
     holds: bool,
+    /// Children it waits for.
+    waits: usize,
+    /// Whether it stands among the returning.
+    in_line: bool,
+    /// Those of its waits that are over and go on once it has its slot again.
+    back: Vec<oneshot::Sender<()>>,
 }
 
 /// A slot that is held by a run until it is dropped.
@@ -81,6 +91,7 @@ impl Slots {
             returning: VecDeque::new(),
             families: VecDeque::new(),
             queued: 0,
+            left: 0,
             runs: HashMap::default(),
         })))
     }
@@ -101,8 +112,10 @@ impl Slots {
         self.lock().most_active
     }
 
-    /// Waits for a slot for this run. Siblings, the children of one parent, wait in one line, and the
-    /// lines take turns: a team of 500 does not hold up the one child of another session.
+    /// Waits for a slot for this run, once in its life. Siblings, the children of one parent, wait in one
+    /// line, and the lines take turns: a team of 500 does not hold up the one child of another session.
+    ///
+    /// Dropped while it waits, it leaves the line.
     ///
     /// # Errors
     /// [`QueueFull`].
@@ -112,28 +125,24 @@ impl Slots {
             if queue.active < queue.limits.max_active {
                 queue.take();
                 None
-            } else if queue.queued >= queue.limits.max_queued {
+            } else if queue.queued - queue.left >= queue.limits.max_queued {
                 return Err(QueueFull { max: queue.limits.max_queued });
             } else {
-                let (given, turn) = oneshot::channel();
-                queue.queued += 1;
-                match queue.families.iter_mut().find(|(family, _)| family.as_ref() == parent) {
-                    Some((_, line)) => line.push_back(given),
-                    None => queue.families.push_back((parent.cloned(), VecDeque::from([given]))),
-                }
-                Some(turn)
+                Some(queue.stand_in_line(parent))
             }
         };
         if let Some(turn) = turn {
             Turn { slots: self, turn: Some(turn) }.come().await;
         }
-        self.lock().runs.insert(run.clone(), Holder { waits: 0, holds: true });
+        self.lock().runs.insert(run.clone(), Holder { holds: true, ..Holder::default() });
         Ok(Slot { slots: self.clone(), run: run.clone() })
     }
 
     /// Gives the run's slot to others while `child` is awaited. A run that holds none just waits.
     ///
     /// The slot is taken again when the last of several such waits of the run is over, before anybody new.
+    /// When the wait is dropped the run gets its slot back too, as soon as one is free: it cannot be held up
+    /// any more, but what starts after it can.
     pub async fn while_waiting<T>(&self, run: &RunId, child: impl Future<Output = T>) -> T {
         let waiting = Waiting::begin(self, run);
         let output = child.await;
@@ -150,31 +159,89 @@ impl Queue {
         self.most_active = self.most_active.max(self.active);
     }
 
-    /// A slot is free: to whoever is next and still there.
+    /// A slot is free.
     fn give(&mut self) {
         self.active -= 1;
-        while let Some(next) = self.next() {
-            self.take();
-            if next.send(()).is_ok() {
-                return;
+        self.hand_out();
+    }
+
+    /// Free slots go to whoever is next and still there. Afterwards a slot is free only if nobody waits.
+    fn hand_out(&mut self) {
+        while self.active < self.limits.max_active {
+            if self.one_returns() {
+                continue;
             }
-            self.active -= 1;
+            let Some(next) = self.next_in_line() else { return };
+            // Whoever leaves does so under the lock, so it is there.
+            if next.send(()).is_ok() {
+                self.take();
+            }
         }
     }
 
-    fn next(&mut self) -> Option<oneshot::Sender<()>> {
-        if let Some(next) = self.returning.pop_front() {
-            return Some(next);
+    /// Gives a slot to the first run that has come back.
+    fn one_returns(&mut self) -> bool {
+        while let Some(run) = self.returning.pop_front() {
+            // It may have ended meanwhile.
+            let Some(holder) = self.runs.get_mut(&run) else { continue };
+            holder.in_line = false;
+            // One that waits again needs no slot now; those of its waits that are over need not stand still.
+            holder.holds = holder.waits == 0;
+            let holds = holder.holds;
+            for back in std::mem::take(&mut holder.back) {
+                let _ = back.send(());
+            }
+            if holds {
+                self.take();
+                return true;
+            }
         }
-        let (family, mut line) = self.families.pop_front()?;
-        let next = line.pop_front();
-        if !line.is_empty() {
-            self.families.push_back((family, line));
+        false
+    }
+
+    fn stand_in_line(&mut self, parent: Option<&SessionId>) -> oneshot::Receiver<()> {
+        let (given, turn) = oneshot::channel();
+        self.queued += 1;
+        match self.families.iter_mut().find(|(family, _)| family.as_ref() == parent) {
+            Some((_, line)) => line.push_back(given),
+            None => self.families.push_back((parent.cloned(), VecDeque::from([given]))),
         }
-        if next.is_some() {
-            self.queued -= 1;
+        turn
+    }
+
+    /// The first who is still there of the family whose turn it is.
+    fn next_in_line(&mut self) -> Option<oneshot::Sender<()>> {
+        while let Some((family, mut line)) = self.families.pop_front() {
+            let mut next = None;
+            while let (None, Some(first)) = (&next, line.pop_front()) {
+                self.queued -= 1;
+                if first.is_closed() {
+                    self.left -= 1;
+                } else {
+                    next = Some(first);
+                }
+            }
+            if !line.is_empty() {
+                self.families.push_back((family, line));
+            }
+            if next.is_some() {
+                return next;
+            }
         }
-        next
+        None
+    }
+
+    /// Somebody left its line. The places of those who left are taken away when they are the greater part.
+    fn one_left(&mut self) {
+        self.left += 1;
+        if self.left * 2 > self.queued {
+            self.families.retain_mut(|(_, line)| {
+                line.retain(|place| !place.is_closed());
+                !line.is_empty()
+            });
+            self.queued -= self.left;
+            self.left = 0;
+        }
     }
 }
 
@@ -197,9 +264,11 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let Some(mut turn) = self.turn.take() else { return };
+        let mut queue = self.slots.lock();
         turn.close();
-        if turn.try_recv().is_ok() {
-            self.slots.lock().give();
+        match turn.try_recv() {
+            Ok(()) => queue.give(),
+            Err(_) => queue.one_left(),
         }
     }
 }
@@ -225,46 +294,36 @@ impl<'a> Waiting<'a> {
     /// Takes the slot again if this was the last wait of the run.
     async fn end(mut self) {
         let turn = self.leave();
-        self.over = true;
         if let Some(turn) = turn {
-            Turn { slots: self.slots, turn: Some(turn) }.come().await;
-            let mut queue = self.slots.lock();
-            match queue.runs.get_mut(&self.run) {
-                Some(holder) if !holder.holds && holder.waits == 0 => holder.holds = true,
-                // The run ended, waits again, or has a slot: this one is not needed.
-                _ => queue.give(),
-            }
+            // The sender goes when the run ends: then no slot is needed.
+            let _ = turn.await;
         }
     }
 
-    fn leave(&self) -> Option<oneshot::Receiver<()>> {
+    fn leave(&mut self) -> Option<oneshot::Receiver<()>> {
+        if std::mem::replace(&mut self.over, true) {
+            return None;
+        }
         let mut queue = self.slots.lock();
         let holder = queue.runs.get_mut(&self.run)?;
         holder.waits -= 1;
-        if holder.waits > 0 || holder.holds {
-            return None;
-        }
-        if queue.active < queue.limits.max_active {
-            queue.take();
-            if let Some(holder) = queue.runs.get_mut(&self.run) {
-                holder.holds = true;
-            }
+        if holder.waits > 0 {
             return None;
         }
         let (given, turn) = oneshot::channel();
-        queue.returning.push_back(given);
+        holder.back.push(given);
+        if !std::mem::replace(&mut holder.in_line, true) {
+            queue.returning.push_back(self.run.clone());
+        }
+        queue.hand_out();
         Some(turn)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // Whoever waited was dropped: the run goes on without a slot until it ends.
-        if !self.over {
-            if let Some(holder) = self.slots.lock().runs.get_mut(&self.run) {
-                holder.waits = holder.waits.saturating_sub(1);
-            }
-        }
+        // Whoever waited was dropped: the run is at work again all the same.
+        let _ = self.leave();
     }
 }
 

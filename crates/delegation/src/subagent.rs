@@ -9,12 +9,12 @@ use offspring_protocol::{
 };
 use offspring_sessions::{Refused, RunContext, StoreError, ids};
 use serde_json::value::to_raw_value;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     delegator::{Delegator, UnknownNode},
     node::{Node, Prompt},
-    tasks::{Task, task_state},
+    tasks::{OpenTask, Task, lost, task_state},
     team::{self, How, TeamResult},
 };
 
@@ -101,10 +101,12 @@ impl<'a> Subagent<'a> {
     /// # Errors
     /// [`TaskError`], and then no session exists. A node that failed is no error here: see
     /// [`TaskResult::state`].
-    pub async fn task(&self, caller: &Arc<RunContext>, request: TaskRequest) -> Result<TaskResult, TaskError> {
-        let begun = self.begin("task", caller, request).await?;
-        let waited = self.delegator.slots().while_waiting(caller.run_id(), begun.result).await;
-        Ok(waited.unwrap_or_else(|error| lost(&begun.task, &error)))
+    pub async fn task(
+        &self,
+        caller: &Arc<RunContext>,
+        request: TaskRequest,
+    ) -> Result<TaskResult, TaskError> {
+        self.ask("task", caller, request).await
     }
 
     /// Delegates and returns at once with the task's id (RFC-0028 `async_mode`): for an agent its session is
@@ -112,7 +114,11 @@ impl<'a> Subagent<'a> {
     ///
     /// # Errors
     /// As [`task`](Self::task).
-    pub async fn task_async(&self, caller: &Arc<RunContext>, request: TaskRequest) -> Result<TaskId, TaskError> {
+    pub async fn task_async(
+        &self,
+        caller: &Arc<RunContext>,
+        request: TaskRequest,
+    ) -> Result<TaskId, TaskError> {
         Ok(self.begin("task", caller, request).await?.task.id())
     }
 
@@ -124,17 +130,23 @@ impl<'a> Subagent<'a> {
     ) -> Result<TaskResult, TaskError> {
         let begun = self.begin(tool, caller, request).await?;
         let waited = self.delegator.slots().while_waiting(caller.run_id(), begun.result).await;
-        Ok(waited.unwrap_or_else(|error| lost(&begun.task, &error)))
+        Ok(waited.unwrap_or_else(|_| lost(&begun.task)))
     }
 
-    async fn begin(&self, tool: &str, caller: &Arc<RunContext>, request: TaskRequest) -> Result<Begun, TaskError> {
+    async fn begin(
+        &self,
+        tool: &str,
+        caller: &Arc<RunContext>,
+        request: TaskRequest,
+    ) -> Result<Begun, TaskError> {
         let node = self.delegator.node(&request.node)?;
         let key = ids::task();
         let call = match request.tool_call {
             Some(call) => call,
             None => ToolCallId::new(key.as_str()).map_err(Refused::from)?,
         };
-        let task = self.delegator.tasks().open(key.clone(), &caller.session().id);
+        let open = self.delegator.tasks().open(key, caller.session());
+        let task = Arc::clone(open.task());
         let started = ToolCallStart {
             tool_call_id: call.clone(),
             tool_name: tool.to_owned(),
@@ -142,46 +154,34 @@ impl<'a> Subagent<'a> {
             input: to_raw_value(&BTreeMap::from([("node", request.node.as_str())])).ok(),
         };
         if let Err(error) = caller.emit(Event::ToolCallStart(started)).await {
-            self.delegator.tasks().forget(&key);
+            open.forget();
             return Err(error.into());
         }
-        // Room for one: the member that waits here is stored already.
-        let (made, mut stored) = mpsc::channel(1);
         let how = How {
-            task: Some(key.clone()),
+            task: Some(Arc::clone(&task)),
             tool_call: Some(call.clone()),
             description: request.description,
             cwd: request.cwd,
             metadata: request.metadata,
-            cancelled: task.cancelled.clone(),
-            made: Some(made),
         };
-        let tool = tool.to_owned();
-        let work = Work { delegator: self.delegator.clone(), caller: Arc::clone(caller), task: Arc::clone(&task), tool, call };
-        let (first, begun) = tokio::sync::oneshot::channel();
-        let listening = Arc::clone(&task);
-        tokio::spawn(async move {
-            let mut first = Some(first);
-            while let Some(session) = stored.recv().await {
-                listening.made(session);
-                if let Some(first) = first.take() {
-                    let _ = first.send(());
-                }
-            }
-        });
-        let (refused, refusal) = tokio::sync::oneshot::channel();
+        let work = Work {
+            delegator: self.delegator.clone(),
+            caller: Arc::clone(caller),
+            open,
+            tool: tool.to_owned(),
+            call,
+        };
+        let (refused, refusal) = oneshot::channel();
+        // In a task of its own: what was begun is ended and told, whoever stops waiting for it.
         let result = tokio::spawn(work.run(node, request.prompt, how, refused));
         tokio::select! {
             biased;
             refused = refusal => match refused {
-                Ok(refused) => {
-                    self.delegator.tasks().forget(&key);
-                    Err(refused.into())
-                }
+                Ok(refused) => Err(refused.into()),
                 // It ended, or there was nothing to start.
                 Err(_) => Ok(Begun { task, result }),
             },
-            Ok(()) = begun => Ok(Begun { task, result }),
+            () = task.begun() => Ok(Begun { task, result }),
         }
     }
 }
@@ -189,7 +189,7 @@ impl<'a> Subagent<'a> {
 struct Work {
     delegator: Delegator,
     caller: Arc<RunContext>,
-    task: Arc<Task>,
+    open: OpenTask,
     tool: String,
     call: ToolCallId,
 }
@@ -201,26 +201,35 @@ impl Work {
         node: Node,
         prompt: Prompt,
         how: How,
-        refusal: tokio::sync::oneshot::Sender<Refused>,
+        refusal: oneshot::Sender<Refused>,
     ) -> TaskResult {
-        let ran = team::run(&self.delegator, &self.caller, &node, prompt, &how).await;
-        drop(how);
-        let result = match ran {
+        let task = self.open.task().id().task;
+        match team::run(&self.delegator, &self.caller, &node, prompt, &how).await {
             Ok(TeamResult { members, output, outcome, error }) => {
                 let sessions = members.iter().filter_map(|member| member.session.clone()).collect();
-                let task = TaskId { task: self.task.id().task, sessions };
-                TaskResult { task, state: task_state(outcome), output, error, members }
+                let task = TaskId { task, sessions };
+                let result = TaskResult { task, state: task_state(outcome), output, error, members };
+                self.tell(&result).await;
+                self.open.end(result.clone());
+                result
             }
             Err(refused) => {
-                let error = Some(refused.to_string());
+                let task = TaskId { task, sessions: Vec::new() };
+                let (state, error) = (task_state(Outcome::Failed), Some(refused.to_string()));
+                let result = TaskResult { task, state, output: String::new(), error, members: Vec::new() };
+                self.tell(&result).await;
+                self.open.forget();
+                // Told last, so that the caller's log has the end of its call before the caller goes on.
                 let _ = refusal.send(refused);
-                let (task, state) = (self.task.id(), task_state(Outcome::Failed));
-                TaskResult { task, state, output: String::new(), error, members: Vec::new() }
+                result
             }
-        };
+        }
+    }
+
+    async fn tell(&self, result: &TaskResult) {
         let complete = ToolCallComplete {
-            tool_call_id: self.call,
-            tool_name: self.tool,
+            tool_call_id: self.call.clone(),
+            tool_name: self.tool.clone(),
             // The text stands in the children's own logs.
             output: result.error.clone().unwrap_or_default(),
             is_error: result.error.is_some(),
@@ -229,13 +238,5 @@ impl Work {
         if let Err(error) = self.caller.emit(Event::ToolCallComplete(complete)).await {
             tracing::warn!(%error, "the end of a delegation cannot be stored");
         }
-        self.delegator.tasks().end(&self.task, result.clone());
-        result
     }
-}
-
-fn lost(task: &Task, error: &tokio::task::JoinError) -> TaskResult {
-    let error = Some(format!("the delegation was lost: {error}"));
-    let (task, state) = (task.id(), task_state(Outcome::Interrupted));
-    TaskResult { task, state, output: String::new(), error, members: Vec::new() }
 }

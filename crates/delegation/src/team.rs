@@ -1,32 +1,33 @@
 //! Teams: members at once or one after another, as children of the calling session (rules L6, L11).
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use futures_util::future::{BoxFuture, join_all};
-use offspring_protocol::{
-    Outcome, SessionId, TaskKey, ToolCallId,
-    control::MemberResult,
-    event::SpawnMechanism,
-};
+use offspring_protocol::{Outcome, ToolCallId, control::MemberResult, event::SpawnMechanism};
 use offspring_sessions::{Answer, NewChild, Refused, RunContext, RunError};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     delegator::Delegator,
     drive::{self, Driven},
     node::{Node, Prompt, Team, TeamRun},
+    tasks::Task,
 };
 
 /// How children are made: by which tool call, for which task.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct How {
-    pub(crate) task: Option<TaskKey>,
+    /// Hears of each session as soon as it is stored; once it is cancelled, none is made any more.
+    pub(crate) task: Option<Arc<Task>>,
     pub(crate) tool_call: Option<ToolCallId>,
     pub(crate) description: String,
     pub(crate) cwd: Option<String>,
-    pub(crate) metadata: std::collections::BTreeMap<String, String>,
-    /// Set: no further member of a sequence starts.
-    pub(crate) cancelled: CancellationToken,
-    /// Hears of each session as soon as it is stored.
-    pub(crate) made: Option<tokio::sync::mpsc::Sender<SessionId>>,
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+impl How {
+    fn is_cancelled(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.cancelled.is_cancelled())
+    }
 }
 
 /// What the members gave, in member order (rule L11).
@@ -88,12 +89,15 @@ async fn start(
     mechanism: SpawnMechanism,
     how: &How,
 ) -> Result<Driven, Refused> {
+    if how.is_cancelled() {
+        return Err(Refused::Cancelled);
+    }
     let mut new = NewChild::new(node.name().clone(), node.agent_type());
     new.source_type = node.source_type();
     new.mechanism = mechanism;
     new.description.clone_from(&how.description);
     new.tool_call.clone_from(&how.tool_call);
-    new.task.clone_from(&how.task);
+    new.task = how.task.as_ref().map(|task| task.key().clone());
     new.cwd.clone_from(&how.cwd);
     new.metadata.clone_from(&how.metadata);
     if let Node::Agent(agent) = node {
@@ -102,18 +106,22 @@ async fn start(
     }
     let child = caller.create_child(new).await?;
     let driven = drive::child(delegator.clone(), child, node.clone(), prompt);
-    if let Some(made) = &how.made {
-        // Nobody listens any more: the session is stored all the same.
-        let _ = made.send(driven.session.id.clone()).await;
+    if let Some(task) = &how.task {
+        task.made(driven.session.id.clone());
     }
     Ok(driven)
+}
+
+/// Refused because everything above is being stopped, not because of this one.
+fn is_stopping(refused: &Refused) -> bool {
+    matches!(refused, Refused::Cancelled | Refused::Closing)
 }
 
 fn refused(node: &Node, refused: &Refused) -> MemberResult {
     MemberResult {
         node: node.name().clone(),
         session: None,
-        outcome: if matches!(refused, Refused::Cancelled) { Outcome::Cancelled } else { Outcome::Failed },
+        outcome: if is_stopping(refused) { Outcome::Cancelled } else { Outcome::Failed },
         output: String::new(),
         error: Some(refused.to_string()),
     }
@@ -139,17 +147,14 @@ async fn parallel(
         .members
         .iter()
         .map(|member| start(delegator, caller, member, prompt.clone(), SpawnMechanism::Spawn, how));
-    let mut started = Vec::with_capacity(team.members.len());
-    for (member, driven) in team.members.iter().zip(join_all(starts).await) {
-        started.push((member, driven));
+    let started = join_all(starts).await;
+    if let [Err(first), ..] = started.as_slice()
+        && started.iter().all(Result::is_err)
+    {
+        // Nothing exists: the whole delegation is refused (L5).
+        return Err(first.clone());
     }
-    if let [(_, Err(first)), rest @ ..] = started.as_slice() {
-        if rest.iter().all(|(_, driven)| driven.is_err()) {
-            // Nothing exists: the whole delegation is refused (L5).
-            return Err(first.clone());
-        }
-    }
-    let ends = started.into_iter().map(|(member, driven)| async move {
+    let ends = team.members.iter().zip(started).map(|(member, driven)| async move {
         match driven {
             Ok(driven) => drive::finished(driven).await,
             Err(error) => refused(member, &error),
@@ -202,32 +207,44 @@ async fn sequential(
     let mut members: Vec<MemberResult> = Vec::with_capacity(team.members.len());
     let mut cancelled = false;
     let mut broken = None;
+    let mut first_refused = None;
     for member in &team.members {
-        cancelled = cancelled || how.cancelled.is_cancelled() || caller.stop_requested().is_cancelled();
-        if cancelled {
+        if how.is_cancelled() || caller.stop_requested().is_cancelled() {
+            cancelled = true;
             break;
         }
-        let started = start(delegator, caller, member, input.clone(), SpawnMechanism::Spawn, how).await;
-        let result = match started {
+        let result = match start(delegator, caller, member, input.clone(), SpawnMechanism::Spawn, how).await {
             Ok(driven) => drive::finished(driven).await,
-            // Nothing exists yet: the whole delegation is refused (L5).
-            Err(error) if members.is_empty() && team.require_all => return Err(error),
-            Err(error) => refused(member, &error),
+            Err(error) => {
+                let result = refused(member, &error);
+                let stopping = is_stopping(&error);
+                first_refused.get_or_insert(error);
+                if stopping {
+                    cancelled = true;
+                    break;
+                }
+                result
+            }
         };
         match result.outcome {
             Outcome::Completed => input = Prompt::from(result.output.clone()),
-            Outcome::Cancelled => cancelled = true,
+            // One member was cancelled and not the sequence: a step without success like any other.
+            Outcome::Cancelled if team.require_all => cancelled = true,
             Outcome::Failed | Outcome::Interrupted if team.require_all => {
                 broken = Some(format!("the team run {} ended at {}", team.name, failure(&result)));
             }
-            Outcome::Failed | Outcome::Interrupted => {}
+            Outcome::Cancelled | Outcome::Failed | Outcome::Interrupted => {}
         }
         members.push(result);
-        if broken.is_some() {
+        if cancelled || broken.is_some() {
             break;
         }
     }
-    Ok(sequential_result(team, members, &input, cancelled, broken))
+    match first_refused {
+        // Nothing exists: the whole delegation is refused (L5).
+        Some(first) if members.iter().all(|member| member.session.is_none()) => Err(first),
+        _ => Ok(sequential_result(team, members, &input, cancelled, broken)),
+    }
 }
 
 /// The last successful output goes on; it fails when no step succeeded (L11).
@@ -247,7 +264,10 @@ fn sequential_result(
         (Outcome::Completed, None)
     } else {
         let all: Vec<String> = members.iter().map(failure).collect();
-        (Outcome::Failed, Some(format!("no step of the team run {} succeeded: {}", team.name, all.join("; "))))
+        (
+            Outcome::Failed,
+            Some(format!("no step of the team run {} succeeded: {}", team.name, all.join("; "))),
+        )
     };
     let output = if completed { last.text.to_string() } else { String::new() };
     TeamResult { members, output, outcome, error }

@@ -57,16 +57,26 @@ impl<'a> Workers<'a> {
                 if more.is_empty() { format!("{what}: {}", node.name()) } else { format!("{what}: {more}") };
             WorkerTool { name: format!("{PREFIX}{}", node.name()), description }
         };
-        self.workers.iter().filter_map(|worker| self.delegator.node(&worker.node).ok()).map(|node| tool(&node)).collect()
+        self.workers
+            .iter()
+            .filter_map(|worker| self.delegator.node(&worker.node).ok())
+            .map(|node| tool(&node))
+            .collect()
     }
 
     /// Calls the tool of this name (with or without its prefix) and waits for the answer.
     ///
     /// # Errors
     /// [`TaskError::UnknownNode`] with the workers there are, or a refusal.
-    pub async fn ask(&self, caller: &Arc<RunContext>, tool: &str, prompt: Prompt) -> Result<TaskResult, TaskError> {
-        let name = tool.strip_prefix(PREFIX).unwrap_or(tool);
-        let worker = self.workers.iter().find(|worker| worker.node.as_str() == name);
+    pub async fn ask(
+        &self,
+        caller: &Arc<RunContext>,
+        tool: &str,
+        prompt: Prompt,
+    ) -> Result<TaskResult, TaskError> {
+        let named = |name: &str| self.workers.iter().find(|worker| worker.node.as_str() == name);
+        // A worker may itself be called `ask_…`.
+        let worker = tool.strip_prefix(PREFIX).and_then(named).or_else(|| named(tool));
         let Some(worker) = worker else {
             return Err(TaskError::UnknownNode(UnknownNode {
                 name: NodeName::new(tool).map_err(offspring_sessions::Refused::from)?,

@@ -99,7 +99,8 @@ impl Pool {
     pub fn with_limits(manager: SessionManager, limits: Limits) -> Self {
         let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
         let slots = SlotLimits { max_active: size(limits.max_active), max_queued: size(limits.max_queued) };
-        let delegator = Delegator::new(manager, DelegatorOptions { slots });
+        let options = DelegatorOptions { slots, limits: limits.session.clone() };
+        let delegator = Delegator::new(manager, options);
         Self { delegator, limits, entry: None, recovered: Recovered::default() }
     }
 
@@ -154,8 +155,7 @@ impl Pool {
     ) -> Result<RootRun, PromptError> {
         let node = self.node(node)?;
         self.check(&prompt)?;
-        let limits = self.limits.session.narrowed_by(&options.limits);
-        Ok(self.delegator.run_root(node, prompt, RootOptions { limits, ..options }).await?)
+        Ok(self.delegator.run_root(node, prompt, options).await?)
     }
 
     /// A follow-up to a root that is at rest (rule L12).
