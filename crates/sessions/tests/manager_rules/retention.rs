@@ -1,0 +1,69 @@
+//! Deleting never orphans.
+
+use offspring_protocol::Event;
+use offspring_sessions::{Refused, Retention, StoreError};
+
+use crate::world::*;
+
+on_stores! {
+    async fn l3_deleting_a_subtree_takes_all_below_it_and_nothing_else(world) {
+        let [r, a, b, c] = world.family().await;
+        let deleted = world.manager.delete(&b).await.unwrap();
+        assert_eq!(deleted, [b.clone(), c.clone()]);
+        for manager in [world.manager.clone(), world.reloaded()] {
+            assert_eq!(ids(&manager.subtree(&r).await.unwrap()), [r.clone(), a.clone()]);
+            assert!(manager.session(&c).await.unwrap().is_none());
+            assert!(log(&manager, &r).await.iter().all(|line| line.session == r || line.session == a));
+        }
+        assert!(matches!(world.manager.delete(&b).await, Err(Refused::UnknownSession { .. })));
+        // The tree goes on, and its numbers too.
+        let last = log(&world.manager, &r).await.last().unwrap().seq;
+        let run = world.manager.resume_root(&r).await.unwrap().start("x").await.unwrap();
+        child_of(&run, "d").await.end.finish(Ok("d".into())).await.unwrap();
+        run.end.finish(Ok("x".into())).await.unwrap();
+        assert!(log(&world.manager, &r).await.last().unwrap().seq > last);
+    }
+
+    async fn l12_what_runs_is_not_deleted_and_a_late_word_of_what_was_deleted_harms_nobody(world) {
+        let root = world.root().await;
+        let root_id = root.context.session().id.clone();
+        let child = child_of(&root, "a").await;
+        let child_id = child.context.session().id.clone();
+        for id in [&root_id, &child_id] {
+            assert!(matches!(world.manager.delete(id).await, Err(Refused::StillRunning { .. })));
+        }
+        let late = child.context.emitter();
+        child.end.finish(Ok("x".into())).await.unwrap();
+        world.manager.delete(&child_id).await.unwrap();
+        assert!(matches!(late.emit(text("late")).await, Err(StoreError::Unknown { .. })));
+        root.context.emit(Event::TextDelta(offspring_protocol::event::TextDelta { text: "on".into() })).await.unwrap();
+        root.end.finish(Ok("x".into())).await.unwrap();
+        assert_eq!(world.manager.delete(&root_id).await.unwrap(), [root_id.clone()]);
+        assert!(world.manager.roots(10).await.unwrap().is_empty());
+        // The id is free again.
+        let mut new = crate::world::root();
+        new.id = Some(root_id.clone());
+        let run = world.manager.create_root(new).await.unwrap().start("x").await.unwrap();
+        run.end.finish(Ok("x".into())).await.unwrap();
+        assert_eq!(log(&world.manager, &root_id).await[0].seq, 1);
+    }
+
+    async fn l3_retention_deletes_whole_trees_at_rest_and_keeps_what_runs(world) {
+        let old = world.family().await;
+        let running = world.root().await;
+        let middle = world.family().await;
+        let new = world.family().await;
+        assert!(world.manager.retain(Retention::default()).await.unwrap().is_empty());
+        let gone = world.manager.retain(Retention { keep: Some(1), created_before: None }).await.unwrap();
+        assert_eq!(gone, [middle[0].clone(), old[0].clone()]);
+        let left = ids(&world.manager.roots(10).await.unwrap());
+        assert_eq!(left, [new[0].clone(), running.context.session().id.clone()]);
+        for id in old.iter().chain(&middle) {
+            assert!(world.manager.session(id).await.unwrap().is_none());
+        }
+        assert_eq!(world.manager.subtree(&new[0]).await.unwrap().len(), 4);
+        let later = offspring_protocol::Timestamp(i64::MAX);
+        let gone = world.manager.retain(Retention { keep: None, created_before: Some(later) }).await.unwrap();
+        assert_eq!(gone, [new[0].clone()]);
+    }
+}
