@@ -149,20 +149,12 @@ async fn l13_racing_take_overs_end_each_run_once() {
     let crash = crashed(&doomed(&inner)).await;
     let manager = SessionManager::new(Arc::clone(&inner), ManagerOptions::default());
     let other = SessionManager::new(Arc::clone(&inner), ManagerOptions::default());
-    let sweeps = (0..10).map(|n| if n % 2 == 0 { manager.recover() } else { other.recover() }.to_boxed());
+    let sweeps = (0..10).map(|n| if n % 2 == 0 { manager.recover() } else { other.recover() });
     let found = futures_util::future::join_all(sweeps).await;
     let ended: usize = found.into_iter().map(|found| found.unwrap().interrupted.len()).sum();
     assert_eq!(ended, 3);
     assert_eq!(count(&manager, &crash.ids[0], "run_error").await, 3);
 }
-
-trait ToBoxed: Future + Send + Sized + 'static {
-    fn to_boxed(self) -> futures_util::future::BoxFuture<'static, Self::Output> {
-        Box::pin(self)
-    }
-}
-
-impl<T: Future + Send + Sized + 'static> ToBoxed for T {}
 
 #[tokio::test]
 async fn l13_a_store_that_fails_stops_the_tree_and_the_tree_can_be_resumed_when_it_is_well() {
@@ -178,7 +170,7 @@ async fn l13_a_store_that_fails_stops_the_tree_and_the_tree_can_be_resumed_when_
     child.context.emit(text("lost")).await.unwrap();
     child.context.stop_requested().cancelled().await;
     root.context.stop_requested().cancelled().await;
-    assert!(matches!(root.context.create_child(child_named()).await, Err(Refused::Store(StoreError::Full { .. }))));
+    assert!(matches!(root.context.create_child(crate::world::child("x")).await, Err(Refused::Store(StoreError::Full { .. }))));
     assert!(child.end.finish(Ok("x".into())).await.is_err());
     // Whoever follows it is not kept waiting for an end that cannot be written.
     assert!(root.end.finish(Ok("x".into())).await.is_err());
@@ -193,10 +185,6 @@ async fn l13_a_store_that_fails_stops_the_tree_and_the_tree_can_be_resumed_when_
     let seqs: Vec<_> = log(&world.manager, &root_id).await.iter().map(|line| line.seq).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     assert!(world.manager.cancel(&root_id, CancelScope::Subtree).await.unwrap().ended.is_empty());
-}
-
-fn child_named() -> offspring_sessions::NewChild {
-    child("x")
 }
 
 #[tokio::test]
