@@ -70,7 +70,8 @@ fn every_link_and_every_named_file_of_the_pages_is_there() {
 
 #[test]
 fn the_readme_states_the_limits_that_are_in_force() {
-    let schema: serde_json::Value = serde_json::from_str(&Session::new().run("offspring schema manifest")).unwrap();
+    let schema: serde_json::Value =
+        serde_json::from_str(&Session::new().run("offspring schema manifest")).unwrap();
     let limits = schema["$defs"]["Limits"]["properties"].as_object().expect("limits in the schema");
     let rows = Page::read("README.md").table("limit");
     let stated: Vec<&str> = rows.iter().map(|row| row[0].trim_matches('`')).collect();
@@ -87,8 +88,25 @@ fn the_readme_states_the_limits_that_are_in_force() {
 }
 
 #[test]
+fn the_pool_of_the_readme_runs() {
+    let session = Session::new();
+    let files =
+        Page::read("README.md").files().iter().map(|(name, text)| session.write(name, text.clone())).count();
+    assert_eq!(files, 1, "README.md has one pool");
+    session.write("boss.sh", "offspring task both \"$(cat)\"\n".to_owned());
+    session.write("style.sh", "printf 'style of '; cat\n".to_owned());
+    session.write("tests.sh", "printf 'tests of '; cat\n".to_owned());
+    let answer = session.run("offspring run review.yaml 'the change' --quiet");
+    assert_eq!(
+        answer,
+        "### style (completed)\nstyle of the change\n### tests (completed)\ntests of the change\n"
+    );
+}
+
+#[test]
 fn the_readme_and_the_ci_script_run_the_same_main_job() {
-    let job = r#"cargo run --release -- run examples/survey.yaml "What would you fix first in this repository?""#;
+    let job =
+        r#"cargo run --release -- run examples/survey.yaml "What would you fix first in this repository?""#;
     for file in ["README.md", ".ci/run", "examples/README.md"] {
         assert!(Page::read(file).text.contains(job), "{file} does not run {job}");
     }

@@ -57,7 +57,8 @@ impl Page {
     /// The page at this path.
     pub(crate) fn read(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        let text = fs::read_to_string(root().join(&path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = fs::read_to_string(root().join(&path))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Self { path, text }
     }
 
@@ -99,7 +100,11 @@ impl Page {
             for (number, line) in (block.line..).zip(block.text.lines()) {
                 match line.strip_prefix("$ ") {
                     Some(command) => {
-                        examples.push(Example { line: number, command: command.to_owned(), output: String::new() });
+                        examples.push(Example {
+                            line: number,
+                            command: command.to_owned(),
+                            output: String::new(),
+                        });
                     }
                     None => {
                         let example = examples.get_mut(first..).and_then(<[Example]>::last_mut);
@@ -146,7 +151,8 @@ impl Page {
         for (number, line) in self.prose() {
             for (index, word) in line.split('`').enumerate() {
                 let is_path = folders.iter().any(|folder| word.starts_with(folder));
-                let is_pattern = word.contains(|c: char| c.is_whitespace() || "*{<…$".contains(c) || c.is_uppercase());
+                let is_pattern =
+                    word.contains(|c: char| c.is_whitespace() || "*{<…$".contains(c) || c.is_uppercase());
                 if index % 2 == 1 && is_path && !is_pattern {
                     files.push((number, word.to_owned()));
                 }
