@@ -6,22 +6,24 @@
 
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use offspring_delegation::{Agent, BuildError, Delegator, NodeFactory, NodeSpec, OnExit, Prompt, Variable, Worker};
-use offspring_process::{Environment, GuardProgram, Secrets, resolve_program};
+use offspring_process::{Environment, GuardProgram, resolve_program};
 use offspring_protocol::{AgentType, NodeName, SessionLimits};
 use offspring_sessions::{Answer, RunContext, RunError};
 use serde::Deserialize;
 
-use crate::{endpoint::Endpoint, home::Home};
+use self::{host::CommandHost, withheld::Withheld};
 
+pub mod host;
 mod output;
 mod run;
+mod withheld;
 
 /// The variables an agent finds beside the small set and those of its manifest.
 pub mod variables {
@@ -84,7 +86,7 @@ pub struct CommandSettings {
     #[serde(default)]
     pub on_exit: ChildrenOnExit,
     /// How long the program may take to stop by itself after SIGTERM before it is killed, in milliseconds; 2,000 by
-    /// default.
+    /// default, 8,000 at most.
     #[serde(default = "default_grace")]
     pub stop_grace_ms: u64,
 }
@@ -95,63 +97,33 @@ const fn default_grace() -> u64 {
 
 /// Systems allow 128 KiB for one argument, its end included.
 const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
+/// The longest grace: what a cancel waits for an agent has to hold it.
+const MAX_GRACE_MS: u64 = 8_000;
 /// What a stop may take beyond the program's own grace: the guard's last steps.
 const STOP_SLACK: Duration = Duration::from_secs(12);
 
-/// What all commands of one process share: the private directory, the endpoint, the guard.
-#[derive(Debug)]
-pub struct CommandHost {
-    home: Home,
-    endpoint: Endpoint,
-    program: PathBuf,
-    guard: Option<GuardProgram>,
-    db: Option<PathBuf>,
-}
-
-impl CommandHost {
-    /// For the program at `program`, which agents call as `offspring`, guarded by `guard` where there are
-    /// guards; `db` is the store's file.
-    ///
-    /// # Errors
-    /// When the private directory or the socket in it cannot be made.
-    pub fn new(
-        delegator: Delegator,
-        program: &Path,
-        guard: Option<GuardProgram>,
-        db: Option<PathBuf>,
-    ) -> std::io::Result<Arc<Self>> {
-        let home = Home::new(program)?;
-        let endpoint = Endpoint::listen(&home.socket(), delegator)?;
-        let guard = guard.filter(|_| GuardProgram::SUPPORTED);
-        Ok(Arc::new(Self { home, endpoint, program: program.to_owned(), guard, db }))
-    }
-}
-
 /// Makes agents of `type: command`.
 ///
-/// The host is made with the first of them: a pool without commands has no socket.
+/// Making them touches nothing: the private directory and the socket come with the first run, so that a
+/// pool without commands, or one that is only checked, has none.
 #[derive(Debug)]
 pub struct CommandFactory {
-    program: PathBuf,
-    guard: Option<GuardProgram>,
-    db: Option<PathBuf>,
-    host: std::sync::Mutex<Option<Arc<CommandHost>>>,
+    host: Arc<CommandHost>,
 }
 
 impl CommandFactory {
     /// See [`CommandHost::new`].
     #[must_use]
-    pub const fn new(program: PathBuf, guard: Option<GuardProgram>, db: Option<PathBuf>) -> Self {
-        Self { program, guard, db, host: std::sync::Mutex::new(None) }
+    pub fn new(program: PathBuf, guard: Option<GuardProgram>, db: Option<PathBuf>) -> Self {
+        Self { host: CommandHost::new(program, guard, db) }
     }
 
-    fn host(&self, delegator: &Delegator) -> std::io::Result<Arc<CommandHost>> {
-        let mut host = self.host.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(host) = &*host {
-            return Ok(Arc::clone(host));
-        }
-        let new = CommandHost::new(delegator.clone(), &self.program, self.guard.clone(), self.db.clone())?;
-        Ok(Arc::clone(host.insert(new)))
+    /// Makes the private directory now, so that what keeps it from being made is known before a run is.
+    ///
+    /// # Errors
+    /// When there is no place for it.
+    pub fn prepare(&self) -> std::io::Result<()> {
+        self.host.prepare()
     }
 }
 
@@ -168,12 +140,7 @@ impl NodeFactory for CommandFactory {
         spec: NodeSpec,
         delegator: &Delegator,
     ) -> Result<Arc<dyn Agent>, BuildError> {
-        let host = self.host(delegator).map_err(|error| BuildError {
-            key: None,
-            message: format!("no directory for the agents' socket: {error}"),
-            help: Some("set TMPDIR to a directory you can write to".to_owned()),
-        })?;
-        Ok(Arc::new(Command::new(settings, spec, host)?))
+        Ok(Arc::new(Command::new(settings, spec, Arc::clone(&self.host), delegator.clone())?))
     }
 }
 
@@ -188,42 +155,51 @@ pub struct Command {
     on_exit: OnExit,
     stop_grace: Duration,
     environment: Environment,
-    secrets: Secrets,
+    withheld: Withheld,
     workers: Vec<Worker>,
     limits: SessionLimits,
     manifest_dir: PathBuf,
     max_output_bytes: u64,
+    max_prompt_bytes: u64,
     host: Arc<CommandHost>,
+    delegator: Delegator,
 }
 
 impl Command {
     /// The agent a manifest describes.
     ///
     /// # Errors
-    /// [`BuildError`] for an empty command or a program that is not there or may not be executed.
-    pub fn new(settings: CommandSettings, spec: NodeSpec, host: Arc<CommandHost>) -> Result<Self, BuildError> {
+    /// [`BuildError`] for an empty command, a program that is not there or may not be executed, a grace that
+    /// is too long, or a variable that no process can be given.
+    pub fn new(
+        settings: CommandSettings,
+        spec: NodeSpec,
+        host: Arc<CommandHost>,
+        delegator: Delegator,
+    ) -> Result<Self, BuildError> {
         let CommandSettings { command, prompt, on_exit, stop_grace_ms } = settings;
         let [program, arguments @ ..] = command.as_slice() else {
             let empty = BuildError::key("command", "`command` is empty");
             return Err(empty.help("name a program: command: [sh, script.sh]"));
         };
+        if stop_grace_ms > MAX_GRACE_MS {
+            let message = format!("`stop_grace_ms` is {stop_grace_ms}, and a cancel waits for {MAX_GRACE_MS} at most");
+            return Err(BuildError::key("stop_grace_ms", message).help(format!("say {MAX_GRACE_MS} or less")));
+        }
+        if let Some(argument) = command.iter().find(|argument| argument.contains('\0')) {
+            let message = format!("an argument holds a NUL byte: {argument:?}");
+            return Err(BuildError::key("command", message).help("no program can be given one"));
+        }
         let mut environment = Environment::empty().small_set();
-        let mut secrets = Secrets::none();
+        let withheld = host.withheld();
         for Variable { name, value, secret } in &spec.environment {
             environment = environment.set(name, value);
             if *secret {
-                secrets = secrets.with(value);
+                withheld.add(value);
             }
         }
         let program = resolve_program(program.as_ref(), &spec.manifest_dir, environment.get("PATH"))
             .map_err(|error| BuildError::key("command", error.to_string()))?;
-        let path = std::env::join_paths(
-            std::iter::once(host.home.bin())
-                .chain(environment.get("PATH").into_iter().flat_map(std::env::split_paths)),
-        );
-        if let Ok(path) = path {
-            environment = environment.set("PATH", path);
-        }
         // Nothing of a run we are ourselves in reaches ours.
         for ours in [variables::SOCKET, variables::TOKEN, variables::SESSION] {
             environment = environment.without(ours);
@@ -244,12 +220,14 @@ impl Command {
             },
             stop_grace: Duration::from_millis(stop_grace_ms),
             environment,
-            secrets,
+            withheld,
             workers: spec.workers,
             limits: spec.limits,
             manifest_dir: spec.manifest_dir,
             max_output_bytes: spec.max_output_bytes,
+            max_prompt_bytes: spec.max_prompt_bytes,
             host,
+            delegator,
         })
     }
 }

@@ -8,7 +8,10 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -67,6 +70,9 @@ struct Inner {
 struct Granted {
     run: Arc<RunContext>,
     workers: Vec<Worker>,
+    /// The longest prompt, in bytes.
+    max_prompt_bytes: u64,
+    withdrawn: AtomicBool,
 }
 
 /// The right of one run to delegate; withdrawn when it is dropped.
@@ -90,7 +96,10 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        lock(&self.inner.grants).remove(&self.token);
+        // Also for connections that have said hello: a process that escaped delegates no more.
+        if let Some(granted) = lock(&self.inner.grants).remove(&self.token) {
+            granted.withdrawn.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -112,15 +121,16 @@ impl Endpoint {
         &self.path
     }
 
-    /// Lets the processes of a run delegate in its name.
+    /// Lets the processes of a run delegate in its name, with prompts of at most `max_prompt_bytes`.
     ///
     /// # Errors
     /// When the system has no randomness to give.
-    pub fn grant(&self, run: Arc<RunContext>, workers: Vec<Worker>) -> io::Result<Grant> {
+    pub fn grant(&self, run: Arc<RunContext>, workers: Vec<Worker>, max_prompt_bytes: u64) -> io::Result<Grant> {
         let mut random = [0_u8; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        lock(&self.inner.grants).insert(token.clone(), Arc::new(Granted { run, workers }));
+        let granted = Granted { run, workers, max_prompt_bytes, withdrawn: AtomicBool::new(false) };
+        lock(&self.inner.grants).insert(token.clone(), Arc::new(granted));
         Ok(Grant { inner: Arc::clone(&self.inner), token })
     }
 }
@@ -160,7 +170,12 @@ struct Connection {
 
 impl Connection {
     fn granted(&self) -> RpcResult<&Arc<Granted>> {
-        self.granted.get().ok_or_else(|| error(rpc::code::UNAUTHORIZED, "say hello with the token of a run first"))
+        let unknown = || error(rpc::code::UNAUTHORIZED, "say hello with the token of a run first");
+        let granted = self.granted.get().ok_or_else(unknown)?;
+        if granted.withdrawn.load(Ordering::Acquire) {
+            return Err(error(rpc::code::UNAUTHORIZED, "the run of this connection has ended"));
+        }
+        Ok(granted)
     }
 }
 
@@ -230,6 +245,11 @@ async fn start(connection: &Connection, params: TaskStartParams) -> RpcResult<Ta
     let granted = connection.granted()?;
     let delegator = &connection.inner.delegator;
     let TaskStartParams { node, prompt, description, detach, cwd, metadata } = params;
+    let (bytes, max) = (prompt.len(), granted.max_prompt_bytes);
+    if bytes as u64 > max {
+        let message = format!("the prompt has {bytes} bytes and the limit is {max} (limits.max_prompt_bytes)");
+        return Err(error(rpc::code::LIMIT_REACHED, message));
+    }
     if node.as_str().starts_with(workers::PREFIX) && delegator.node(&node).is_err() {
         let workers = Workers::new(delegator, &granted.workers);
         return workers.ask(&granted.run, node.as_str(), prompt.into()).await.map_err(|failed| task_error(&failed));

@@ -46,8 +46,11 @@ impl Home {
     fn new_in(base: &Path, program: &Path) -> io::Result<Self> {
         remove_stale(base);
         let directory = tempfile::Builder::new().prefix(PREFIX).rand_bytes(8).tempdir_in(base)?;
-        let lock = File::create(directory.path().join("lock"))?;
+        // Locked before it has the name that others look for: a lock that can be taken means stale.
+        let unnamed = directory.path().join("lock.new");
+        let lock = File::create(&unnamed)?;
         lock.lock()?;
+        fs::rename(unnamed, directory.path().join("lock"))?;
         let bin = directory.path().join("bin");
         DirBuilder::new().mode(0o700).create(&bin)?;
         symlink(program, bin.join("offspring"))?;

@@ -18,4 +18,4 @@ pub mod home;
 pub mod reap;
 
 #[cfg(feature = "command")]
-pub use command::{Command, CommandFactory, CommandHost, CommandSettings};
+pub use command::{Command, CommandFactory, CommandSettings, host::CommandHost};

@@ -24,6 +24,8 @@ pub struct NodeSpec {
     pub manifest_dir: PathBuf,
     /// The longest answer that is kept, in bytes.
     pub max_output_bytes: u64,
+    /// The longest prompt that may be given to a child, in bytes.
+    pub max_prompt_bytes: u64,
 }
 
 /// A variable of an agent's environment.

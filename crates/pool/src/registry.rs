@@ -140,6 +140,7 @@ fn spec(manifest: &Manifest, entry: &AgentEntry) -> NodeSpec {
         limits: entry.limits.clone(),
         manifest_dir: manifest.dir().to_owned(),
         max_output_bytes: manifest.limits().max_output_bytes,
+        max_prompt_bytes: manifest.limits().max_prompt_bytes,
     }
 }
 

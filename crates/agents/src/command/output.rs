@@ -2,20 +2,24 @@
 
 use std::str;
 
+use super::withheld::Redactor;
+
 /// The output of a program as it grows.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     text: String,
     /// The begin of a character whose rest has not been read.
     partial: Vec<u8>,
+    /// Takes out secrets before anything is cut (rule W10).
+    redactor: Redactor,
     limit: usize,
     left_out: u64,
 }
 
 impl Output {
     /// Keeps at most `limit` bytes.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, ..Self::default() }
+    pub(crate) fn new(limit: usize, redactor: Redactor) -> Self {
+        Self { limit, redactor, ..Self::default() }
     }
 
     /// Takes what was read and gives the text that is new. Bytes that are no UTF-8 become U+FFFD; a
@@ -28,15 +32,15 @@ impl Output {
         loop {
             match str::from_utf8(rest) {
                 Ok(text) => {
-                    self.keep(text);
+                    self.take(text);
                     break;
                 }
                 Err(error) => {
                     let (valid, after) = rest.split_at(error.valid_up_to());
-                    self.keep(str::from_utf8(valid).unwrap_or_default());
+                    self.take(str::from_utf8(valid).unwrap_or_default());
                     match error.error_len() {
                         Some(bad) => {
-                            self.keep("\u{fffd}");
+                            self.take("\u{fffd}");
                             rest = &after[bad..];
                         }
                         None => {
@@ -54,8 +58,10 @@ impl Output {
     pub(crate) fn finish(&mut self) -> &str {
         let start = self.text.len();
         if !std::mem::take(&mut self.partial).is_empty() {
-            self.keep("\u{fffd}");
+            self.take("\u{fffd}");
         }
+        let rest = self.redactor.finish();
+        self.keep(&rest);
         if self.left_out > 0 {
             let note = format!("\n[offspring: {} bytes more were left out (max_output_bytes)]\n", self.left_out);
             self.text.push_str(&note);
@@ -66,6 +72,11 @@ impl Output {
     /// All of it.
     pub(crate) fn into_text(self) -> String {
         self.text
+    }
+
+    fn take(&mut self, text: &str) {
+        let shown = self.redactor.push(text);
+        self.keep(&shown);
     }
 
     fn keep(&mut self, text: &str) {
@@ -86,7 +97,7 @@ mod tests {
     use super::*;
 
     fn read_in(pieces: &[&[u8]]) -> String {
-        let mut output = Output::new(1 << 20);
+        let mut output = Output::new(1 << 20, Redactor::default());
         let mut streamed = String::new();
         for piece in pieces {
             streamed.push_str(output.push(piece));
@@ -120,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_limit_is_left_out_and_counted() {
-        let mut output = Output::new(5);
+        let mut output = Output::new(5, Redactor::default());
         assert_eq!(output.push("aaa€€b".as_bytes()), "aaa");
         assert_eq!(output.push(b"c"), "");
         output.finish();

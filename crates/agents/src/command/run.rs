@@ -17,7 +17,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Command, MAX_ARGUMENT_BYTES, PromptBy, output::Output, variables};
+use super::{Command, MAX_ARGUMENT_BYTES, PromptBy, host::Open, output::Output, variables};
 
 /// The name of the [`Custom`] event that carries the last line of a program's stderr.
 pub(crate) const STDERR_LINE: &str = "stderr_line";
@@ -31,11 +31,11 @@ fn failed(code: &'static str) -> impl Fn(io::Error) -> RunError {
 pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> Result<Answer, RunError> {
     let cx = Arc::new(cx);
     let stop = cx.stop_requested();
-    let host = &agent.host;
+    let host = agent.host.open(&agent.delegator).map_err(failed("endpoint"))?;
     let scratch = host.home.scratch().map_err(failed("scratch"))?;
     // Withdrawn when this run is over: a process that escaped could not delegate any more.
-    let grant = host.endpoint.grant(Arc::clone(&cx), agent.workers.clone()).map_err(failed("endpoint"))?;
-    let environment = environment(&agent, &cx, &scratch, grant.token());
+    let grant = host.endpoint.grant(Arc::clone(&cx), agent.workers.clone(), agent.max_prompt_bytes).map_err(failed("endpoint"))?;
+    let environment = environment(&agent, &host, &cx, &scratch, grant.token());
     let mut process = start(&agent, &prompt, &cx, &scratch, environment)?;
     if let Some(identity) = process.identity() {
         cx.record_process(identity.to_string()).await?;
@@ -60,14 +60,18 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
     outcome(&agent, output, &exit)
 }
 
-fn environment(agent: &Command, cx: &RunContext, scratch: &TempDir, token: &str) -> Environment {
+fn environment(agent: &Command, open: &Open, cx: &RunContext, scratch: &TempDir, token: &str) -> Environment {
     let host = &agent.host;
-    let mut environment = agent
-        .environment
-        .clone()
+    let mut environment = agent.environment.clone();
+    // Agents find `offspring` although nobody installed it, and this one before any other.
+    let path = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
+    if let Ok(path) = std::env::join_paths(std::iter::once(open.home.bin()).chain(path)) {
+        environment = environment.set("PATH", path);
+    }
+    environment = environment
         .set(variables::BIN, &host.program)
         .set(variables::SESSION, cx.session().id.as_str())
-        .set(variables::SOCKET, host.endpoint.path())
+        .set(variables::SOCKET, open.endpoint.path())
         .set(variables::TOKEN, token)
         .set(variables::MANIFEST_DIR, &agent.manifest_dir)
         .set(variables::SCRATCH, scratch.path());
@@ -97,6 +101,11 @@ fn start(
                      or `prompt: file` for this agent"
                 );
                 return Err(RunError::failed("prompt_too_long", message));
+            }
+            if prompt.text.contains('\0') {
+                let message = "the prompt holds a NUL byte, which no argument may: use `prompt: stdin` or \
+                    `prompt: file` for this agent";
+                return Err(RunError::failed("prompt", message));
             }
             arguments.push(prompt.text.as_ref().into());
         }
@@ -128,7 +137,8 @@ async fn feed(stdin: Option<StdinPipe>, agent: &Command, prompt: &Prompt) {
 
 /// Reads stdout to its end and streams it.
 async fn read(stdout: Option<ChildStdout>, agent: &Command, cx: &RunContext) -> Result<Output, StoreError> {
-    let mut output = Output::new(usize::try_from(agent.max_output_bytes).unwrap_or(usize::MAX));
+    let limit = usize::try_from(agent.max_output_bytes).unwrap_or(usize::MAX);
+    let mut output = Output::new(limit, agent.withheld.stream());
     let Some(mut stdout) = stdout else { return Ok(output) };
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -140,18 +150,17 @@ async fn read(stdout: Option<ChildStdout>, agent: &Command, cx: &RunContext) -> 
                 break;
             }
         };
-        show(output.push(&buffer[..read]), agent, cx).await?;
+        show(output.push(&buffer[..read]), cx).await?;
     }
-    show(output.finish(), agent, cx).await?;
+    show(output.finish(), cx).await?;
     Ok(output)
 }
 
-async fn show(text: &str, agent: &Command, cx: &RunContext) -> Result<(), StoreError> {
+async fn show(text: &str, cx: &RunContext) -> Result<(), StoreError> {
     if text.is_empty() {
         return Ok(());
     }
-    let text = agent.secrets.redact(text).into_owned();
-    cx.emit(Event::TextDelta(TextDelta { text })).await
+    cx.emit(Event::TextDelta(TextDelta { text: text.to_owned() })).await
 }
 
 /// Shows what the program says on stderr, the last line at a time. Never ends but with an error.
@@ -160,7 +169,7 @@ async fn stderr_lines(process: &Process, agent: &Command, cx: &RunContext) -> St
     while lines.changed().await.is_ok() {
         let line = lines.borrow_and_update().clone();
         let shown = Instant::now();
-        if let Ok(data) = to_raw_value(&*agent.secrets.redact(&line)) {
+        if let Ok(data) = to_raw_value(&agent.withheld.line(&line)) {
             let event = Event::Custom(Custom { name: STDERR_LINE.to_owned(), data });
             if let Err(error) = cx.emit(event).await {
                 return error;
@@ -176,11 +185,10 @@ fn outcome(agent: &Command, output: Output, exit: &Exit) -> Result<Answer, RunEr
         tracing::warn!(agent = %agent.name, pids = ?exit.survivors, "processes of a run could not be ended");
     }
     let text = output.into_text();
-    let last = exit.stderr_tail.last_line();
-    let last = agent.secrets.redact(&last);
+    let last = agent.withheld.line(&exit.stderr_tail.last_line());
     let said = if last.is_empty() { String::new() } else { format!(": {last}") };
     match exit.status {
-        ExitKind::Code(0) => Ok(agent.secrets.redact(&text).into_owned().into()),
+        ExitKind::Code(0) => Ok(text.into()),
         ExitKind::Code(status) => {
             Err(RunError::failed("exit_status", format!("{} exited with status {status}{said}", agent.name)))
         }
