@@ -212,15 +212,14 @@ impl Queue {
     /// The first who is still there of the family whose turn it is.
     fn next_in_line(&mut self) -> Option<oneshot::Sender<()>> {
         while let Some((family, mut line)) = self.families.pop_front() {
-            let mut next = None;
-            while let (None, Some(first)) = (&next, line.pop_front()) {
+            let next = loop {
+                let Some(first) = line.pop_front() else { break None };
                 self.queued -= 1;
-                if first.is_closed() {
-                    self.left -= 1;
-                } else {
-                    next = Some(first);
+                if !first.is_closed() {
+                    break Some(first);
                 }
-            }
+                self.left -= 1;
+            };
             if !line.is_empty() {
                 self.families.push_back((family, line));
             }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::future::{BoxFuture, join_all};
 use offspring_protocol::{Outcome, ToolCallId, control::MemberResult, event::SpawnMechanism};
 use offspring_sessions::{Answer, NewChild, Refused, RunContext, RunError};
+use tokio::task::unconstrained;
 
 use crate::{
     delegator::Delegator,
@@ -147,7 +148,9 @@ async fn parallel(
         .members
         .iter()
         .map(|member| start(delegator, caller, member, prompt.clone(), SpawnMechanism::Spawn, how));
-    let started = join_all(starts).await;
+    // Unconstrained: when its budget is used up, the runtime would let those behind go first, and the rows
+    // would not be in member order.
+    let started = unconstrained(join_all(starts)).await;
     if let [Err(first), ..] = started.as_slice()
         && started.iter().all(Result::is_err)
     {
