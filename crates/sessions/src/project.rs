@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -31,20 +32,35 @@ fn root_commit(directory: &Path) -> Option<String> {
     roots.first().map(|commit| (*commit).to_owned())
 }
 
-/// The output of git in this directory, whatever a hook or a caller has set for another one.
+/// The output of git in this directory.
+///
+/// It has no time limit: it reads commits from the disk and waits for nothing else.
 fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
+    answer(command(directory, arguments, std::env::vars_os()))
+}
+
+/// Git in this directory, whatever a hook or a caller has set for another one.
+fn command(
+    directory: &Path,
+    arguments: &[&str],
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Command {
     let mut command = Command::new("git");
-    for (name, _) in std::env::vars_os() {
-        let configuration = ["GIT_CONFIG", "GIT_TEST", "GIT_CEILING"];
+    for (name, _) in environment {
+        let kept = ["GIT_CONFIG", "GIT_TEST", "GIT_CEILING"];
         let named = name.to_string_lossy();
-        if named.starts_with("GIT_") && !configuration.iter().any(|kept| named.starts_with(kept)) {
+        if named.starts_with("GIT_") && !kept.iter().any(|kept| named.starts_with(kept)) {
             command.env_remove(&name);
         }
     }
     // Nothing here may ask the network or a person: the answer is on the disk or nowhere.
     command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0");
-    let command = command.args(arguments).current_dir(directory);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    command.args(arguments).current_dir(directory).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn answer(mut command: Command) -> Option<String> {
+    let output = command.output().ok()?;
     output.status.success().then(|| String::from_utf8(output.stdout).ok()).flatten()
 }
 
