@@ -1,9 +1,9 @@
 //! The private directory of one process: its socket, the program for its agents, their scratch directories.
 
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{self, DirBuilder, File, Permissions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, symlink},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -45,7 +45,7 @@ impl Home {
 
     fn new_in(base: &Path, program: &Path) -> io::Result<Self> {
         remove_stale(base);
-        let directory = tempfile::Builder::new().prefix(PREFIX).rand_bytes(8).tempdir_in(base)?;
+        let directory = private().prefix(PREFIX).rand_bytes(8).tempdir_in(base)?;
         // Locked before it has the name that others look for: a lock that can be taken means stale.
         let unnamed = directory.path().join("lock.new");
         let lock = File::create(&unnamed)?;
@@ -74,8 +74,15 @@ impl Home {
     /// # Errors
     /// When it cannot be made.
     pub fn scratch(&self) -> io::Result<TempDir> {
-        tempfile::Builder::new().prefix("run-").tempdir_in(self.directory.path())
+        private().prefix("run-").tempdir_in(self.directory.path())
     }
+}
+
+/// Left alone, a temporary directory has the permissions that the umask leaves, and others may look into it.
+fn private<'a>() -> tempfile::Builder<'a, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(Permissions::from_mode(0o700));
+    builder
 }
 
 /// Removes private directories of ours whose process is gone.
@@ -92,6 +99,21 @@ fn remove_stale(base: &Path) {
         if ours && !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             // Another start may be removing it too.
             let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_can_look_into_the_private_directories() {
+        let home = Home::new(Path::new("/bin/sh")).unwrap();
+        let scratch = home.scratch().unwrap();
+        for directory in [home.directory.path(), &home.bin(), scratch.path()] {
+            let mode = fs::metadata(directory).unwrap().mode() & 0o777;
+            assert_eq!(mode, 0o700, "{}", directory.display());
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What a store is: one write, all or nothing, and a few reads.
 //!
 //! A store keeps rows and logs; it decides nothing. Only the [`SessionManager`](crate::SessionManager)
-//! writes through it. Every store passes the public suite in [`contract`](crate::contract).
+//! writes through it. Every store passes the public suite in `contract` (the
+//! feature of that name).
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
