@@ -110,6 +110,23 @@ pub struct Lagged {
 }
 
 /// Hears envelopes in the order of their commit. Dropping it ends it.
+///
+/// ```
+/// use offspring_protocol::{AgentType, NodeName};
+/// use offspring_sessions::{NewRoot, Scope, SessionManager};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let manager = SessionManager::detached();
+/// let mut all = manager.subscribe(Scope::All);
+/// let new = NewRoot::new(NodeName::new("worker")?, AgentType::Native);
+/// let run = manager.create_root(new).await?.start("work").await?;
+/// let first = all.recv().await?.expect("the bus is open");
+/// assert_eq!((first.seq, first.event.kind()), (1, "run_started"));
+/// assert_eq!(first.session.id, run.context.session().id);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Subscription {
     key: u64,

@@ -1,38 +1,53 @@
 //! Who remembers: the session manager, the ordered log of a tree, and the stores.
 //!
-//! A [`SessionManager`] is the only writer of a [`SessionStore`]. A child is stored and announced in one commit
-//! (rule L1), and the tokens of a run make anything else impossible: [`AnnouncedChild`] → [`RunContext`] and
-//! [`RunEnd`], each by value. What was committed is heard on the [`Bus`] and read, by number and for as long as it
-//! is stored, with [`SessionManager::follow`].
+//! A [`SessionManager`] has three doors to a new session: [`create_root`](SessionManager::create_root),
+//! [`create_child`](RunContext::create_child) for children we decide on, and
+//! [`adopt_child`](SessionManager::adopt_child) for children a peer decided on. Each stores, then announces
+//! (rule L1): the row, its pending run and its spawn are one commit, and only a token of that commit can
+//! start a run.
+//!
+//! ```text
+//! NewRoot  ──create_root──▶ RootSession ────┐           ┌─▶ RunContext  emits events, makes children
+//!                                           ├──start──▶ ┤
+//! NewChild ──create_child─▶ AnnouncedChild ─┘           └─▶ RunEnd      ends the run, once
+//! ```
+//!
+//! Each tree has one writer task. It numbers the events of the whole tree 1, 2, 3 … and announces nothing
+//! before its commit (rule L16). Readers subscribe to the [`Bus`] of this process, or
+//! [`follow`](SessionManager::follow) the log from any number, in any process that shares the store.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use offspring_protocol::{AgentType, NodeName};
-//! use offspring_sessions::{ManagerOptions, MemoryStore, NewChild, NewRoot, SessionManager, StartedRun};
+//! use offspring_protocol::{AgentType, Event, NodeName, event::TextDelta};
+//! use offspring_sessions::{ManagerOptions, MemoryStore, NewChild, NewRoot, SessionManager};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let manager = SessionManager::new(Arc::new(MemoryStore::new()), ManagerOptions::default());
-//! let root = manager.create_root(NewRoot::new(NodeName::new("boss")?, AgentType::Native)).await?;
-//! let id = root.session().id.clone();
-//! let StartedRun { context, end } = root.start("How many words?").await?;
 //!
-//! let child = context.create_child(NewChild::new(NodeName::new("count")?, AgentType::Native)).await?;
-//! let work = child.start("one two three").await?;
-//! work.end.finish(Ok("3".into())).await?;
-//! end.finish(Ok("There are 3.".into())).await?;
+//! let root = NewRoot::new(NodeName::new("coordinator")?, AgentType::Native);
+//! let root = manager.create_root(root).await?.start("survey this directory").await?;
 //!
-//! let children = manager.children(&id).await?;
-//! assert_eq!((children.len(), children[0].data.depth), (1, 1));
+//! let child = NewChild::new(NodeName::new("historian")?, AgentType::Command);
+//! let child = root.context.create_child(child).await?.start("read the history").await?;
+//! child.context.emit(Event::TextDelta(TextDelta { text: "30 commits".into() })).await?;
+//! child.end.finish(Ok("30 commits".into())).await?;
 //!
-//! let mut log = manager.follow(&id, 1);
-//! let mut kinds = Vec::new();
-//! while let Some(envelope) = log.next().await? {
-//!     kinds.push(envelope.event.kind().to_owned());
+//! // A root ends when its whole tree is at rest (rule L19).
+//! root.end.tree_at_rest().await;
+//! let root_id = root.context.session().id.clone();
+//! root.end.finish(Ok("done".into())).await?;
+//!
+//! // The whole tree is there afterwards, and so is every word of it.
+//! assert_eq!(manager.subtree(&root_id).await?.len(), 2);
+//! let mut follow = manager.follow(&root_id, 1);
+//! let mut numbers = Vec::new();
+//! while let Some(envelope) = follow.next().await? {
+//!     numbers.push(envelope.seq);
 //! }
-//! assert_eq!(kinds.first().map(String::as_str), Some("run_started"));
-//! assert_eq!(kinds.iter().filter(|kind| *kind == "spawn_session_start").count(), 1);
-//! # Ok(()) }
+//! assert_eq!(numbers, (1..=12).collect::<Vec<_>>());
+//! # Ok(())
+//! # }
 //! ```
 #![deny(missing_docs)]
 

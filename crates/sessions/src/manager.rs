@@ -53,7 +53,39 @@ impl Default for ManagerOptions {
     }
 }
 
-/// Keeps sessions: stores them, announces them, tells who descends from whom. Cheap to clone.
+/// Keeps sessions: stores them, announces them, tells who descends from whom. Cheap to clone. Used inside
+/// a tokio runtime.
+///
+/// It owns the trees it made or took over: no other process writes to them while this one lives. Trees at
+/// rest leave memory after a while and are read again when somebody asks.
+///
+/// ```
+/// use offspring_protocol::{AgentType, NodeName, Outcome};
+/// use offspring_sessions::{CancelScope, NewRoot, Refused, RunError, SessionManager};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Outside a pool there is no store: ids are made, events are emitted, nothing is kept (rule L8).
+/// let manager = SessionManager::detached();
+/// let new = NewRoot::new(NodeName::new("worker")?, AgentType::Native);
+/// let run = manager.create_root(new.clone()).await?.start("work").await?;
+/// let id = run.context.session().id.clone();
+///
+/// // The agent works until it is asked to stop …
+/// let agent = tokio::spawn(async move {
+///     run.context.stop_requested().cancelled().await;
+///     run.end.finish(Err(RunError::interrupted("cancelled", "stopped"))).await
+/// });
+/// // … and a cancel returns when it has stopped (rule L14).
+/// let cancelled = manager.cancel(&id, CancelScope::Subtree).await?;
+/// assert_eq!(cancelled.ended, [id]);
+/// assert_eq!(agent.await??, Outcome::Cancelled);
+///
+/// manager.close().await?;
+/// assert!(matches!(manager.create_root(new).await, Err(Refused::Closing)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SessionManager {
     pub(crate) inner: Arc<Inner>,

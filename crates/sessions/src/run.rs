@@ -257,6 +257,23 @@ async fn place(tree: &LiveTree) -> Result<mpsc::Permit<'_, Op>, StoreError> {
 }
 
 /// The right to act as one run: to emit its events and to make children of its session.
+///
+/// Nobody can make one but the start of a stored session (rule L1), and nobody can copy one:
+///
+/// ```compile_fail
+/// fn twice(context: offspring_sessions::RunContext) -> [offspring_sessions::RunContext; 2] {
+///     [context.clone(), context]
+/// }
+/// ```
+///
+/// A token is used up by the next one, so a child cannot be started twice:
+///
+/// ```compile_fail
+/// async fn twice(child: offspring_sessions::AnnouncedChild) {
+///     let _ = child.start("once").await;
+///     let _ = child.start("twice").await;
+/// }
+/// ```
 #[derive(Debug)]
 pub struct RunContext(Arc<Core>);
 
@@ -315,6 +332,9 @@ impl RunContext {
     }
 
     /// Emits an event: numbered once, in the order of the calls. Waits while the tree's queue is full.
+    ///
+    /// An agent reports, it does not announce: events that only the manager makes (a start, a spawn, an
+    /// end, a status) are kept as [`Custom`] events named [`REPORTED`]`.<kind>` and change nothing.
     ///
     /// # Errors
     /// When the tree's store failed: the run should end.

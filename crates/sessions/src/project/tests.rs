@@ -98,8 +98,12 @@ async fn l3_what_a_hook_has_set_for_another_repository_is_not_asked() {
     let command = command(
         ours.path(),
         &["rev-parse"],
-        [("GIT_DIR", other.path().join(".git")), ("GIT_WORK_TREE", other.path().into()), ("GIT_INDEX_FILE", "i".into())]
-            .map(|(name, value)| (name.into(), value.into())),
+        [
+            ("GIT_DIR", other.path().join(".git")),
+            ("GIT_WORK_TREE", other.path().into()),
+            ("GIT_INDEX_FILE", "i".into()),
+        ]
+        .map(|(name, value)| (name.into(), value.into())),
     );
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         assert!(command.get_envs().any(|(set, value)| set == name && value.is_none()), "{name}");
@@ -125,10 +129,8 @@ async fn l3_a_repository_that_git_refuses_is_global() {
 async fn l3_the_project_of_a_directory_is_asked_once() {
     let repository = repository();
     let root = commit(repository.path(), "first");
-    let manager = crate::SessionManager::new(
-        Arc::new(crate::MemoryStore::new()),
-        crate::ManagerOptions::default(),
-    );
+    let manager =
+        crate::SessionManager::new(Arc::new(crate::MemoryStore::new()), crate::ManagerOptions::default());
     assert_eq!(manager.project_of(repository.path()).await.as_str(), root);
     std::fs::remove_dir_all(repository.path().join(".git")).unwrap();
     assert_eq!(manager.project_of(repository.path()).await.as_str(), root);

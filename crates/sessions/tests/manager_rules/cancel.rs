@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use offspring_protocol::{Outcome, RunState, SessionId};
 use offspring_sessions::{
-    CancelAnswer, CancelScope, ManagerOptions, Refused, RunError, Scope, SessionManager, StartedRun, StoreError,
+    CancelAnswer, CancelScope, ManagerOptions, Refused, RunError, Scope, SessionManager, StartedRun,
+    StoreError,
 };
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
@@ -246,6 +247,8 @@ proptest! {
                     while let Ok(made) = context.create_child(child("n")).await {
                         let Ok(run) = made.start("x").await else { break };
                         works(run);
+                        // Or it would fill the limit in one go.
+                        tokio::task::yield_now().await;
                     }
                 })
             }).collect();

@@ -289,7 +289,7 @@ async fn l8_without_a_store_ids_are_made_and_events_emitted_and_nothing_is_kept(
     let root_id = root.context.session().id.clone();
     let child = child_of(&root, "a").await;
     let child_id = child.context.session().id.clone();
-    assert_eq!(ids(&manager.children(&root_id).await.unwrap()), [child_id.clone()]);
+    assert_eq!(ids(&manager.children(&root_id).await.unwrap()), std::slice::from_ref(&child_id));
     child.context.emit(text("hi")).await.unwrap();
     child.end.finish(Ok("a".into())).await.unwrap();
     root.end.finish(Ok("r".into())).await.unwrap();

@@ -77,7 +77,7 @@ on_stores! {
         let expected = written(&world.manager, &root_id).await;
         for follower in followers {
             let (from, seen) = follower.await.unwrap();
-            assert_eq!(seen, expected[from.saturating_sub(1) as usize..]);
+            assert_eq!(seen, expected[usize::try_from(from.saturating_sub(1)).unwrap()..]);
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use offspring_protocol::{Event, Outcome, OwnerId, RunState, SessionId};
 use offspring_sessions::{
-    CHILD_INTERRUPTED, CancelAnswer, CancelScope, ManagerOptions, MemoryStore, Refused, SessionManager, SessionStore,
-    StartedRun, StoreError, store::Write,
+    CHILD_INTERRUPTED, CancelAnswer, CancelScope, ManagerOptions, MemoryStore, Refused, SessionManager,
+    SessionStore, StartedRun, StoreError, store::Write,
 };
 
 use crate::world::*;
@@ -38,7 +38,7 @@ async fn crashed(manager: &SessionManager) -> Crashed {
 async fn swept(manager: &SessionManager, ids: &[SessionId; 3]) {
     let [r, a, b] = ids;
     let recovered = manager.recover().await.unwrap();
-    assert_eq!(recovered.trees, [r.clone()]);
+    assert_eq!(recovered.trees, std::slice::from_ref(r));
     let sessions: Vec<_> = recovered.interrupted.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(sessions, [b.clone(), a.clone(), r.clone()], "leaves first");
     assert_eq!(recovered.processes, ["pid 7"]);
@@ -48,8 +48,12 @@ async fn swept(manager: &SessionManager, ids: &[SessionId; 3]) {
         assert_eq!(record.run_state(), Some(RunState::Ended(Outcome::Interrupted)));
         let run = record.last_run.unwrap();
         // Its time ends with its last sign of life.
-        let before = lines.iter().filter(|line| line.session == *id && line.event.kind() != "run_error"
-            && line.event.kind() != "custom" && !line.event.data().get().contains("interrupted"));
+        let before = lines.iter().filter(|line| {
+            line.session == *id
+                && line.event.kind() != "run_error"
+                && line.event.kind() != "custom"
+                && !line.event.data().get().contains("interrupted")
+        });
         assert_eq!(run.ended_at, Some(before.map(|line| line.at).max().unwrap().max(run.opened_at)));
     }
     let told = lines.iter().filter_map(|line| match line.event.parse().unwrap() {
@@ -164,13 +168,19 @@ async fn l13_a_store_that_fails_stops_the_tree_and_the_tree_can_be_resumed_when_
     let child = child_of(&root, "a").await;
     child.context.record_process("settled".to_owned()).await.unwrap();
     world.store.fail(|batch| {
-        batch.writes.iter().any(|write| matches!(write, Write::Append(_)))
+        batch
+            .writes
+            .iter()
+            .any(|write| matches!(write, Write::Append(_)))
             .then(|| StoreError::Full { store: "here".to_owned() })
     });
     child.context.emit(text("lost")).await.unwrap();
     child.context.stop_requested().cancelled().await;
     root.context.stop_requested().cancelled().await;
-    assert!(matches!(root.context.create_child(crate::world::child("x")).await, Err(Refused::Store(StoreError::Full { .. }))));
+    assert!(matches!(
+        root.context.create_child(crate::world::child("x")).await,
+        Err(Refused::Store(StoreError::Full { .. }))
+    ));
     assert!(child.end.finish(Ok("x".into())).await.is_err());
     // Whoever follows it is not kept waiting for an end that cannot be written.
     assert!(root.end.finish(Ok("x".into())).await.is_err());
@@ -204,7 +214,10 @@ async fn l13_trees_at_rest_leave_memory_and_come_back() {
         let run = manager.resume_root(root).await.unwrap().start("y").await.unwrap();
         run.end.finish(Ok("y".into())).await.unwrap();
         let lines = log(&manager, root).await;
-        assert!(lines.iter().any(|line| line.late && line.event.data().get().contains("late")), "its last word is kept");
+        assert!(
+            lines.iter().any(|line| line.late && line.event.data().get().contains("late")),
+            "its last word is kept"
+        );
         assert!(lines.iter().enumerate().all(|(at, line)| line.seq == at as u64 + 1));
         assert_eq!(manager.store().runs(root.clone()).await.unwrap().len(), 2);
     }

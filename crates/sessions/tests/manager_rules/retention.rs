@@ -38,7 +38,7 @@ on_stores! {
         assert!(matches!(late.emit(text("late")).await, Err(StoreError::Unknown { .. })));
         root.context.emit(Event::TextDelta(offspring_protocol::event::TextDelta { text: "on".into() })).await.unwrap();
         root.end.finish(Ok("x".into())).await.unwrap();
-        assert_eq!(world.manager.delete(&root_id).await.unwrap(), [root_id.clone()]);
+        assert_eq!(world.manager.delete(&root_id).await.unwrap(), std::slice::from_ref(&root_id));
         assert!(world.manager.roots(10).await.unwrap().is_empty());
         // The id is free again.
         let mut new = crate::world::root();

@@ -1,6 +1,9 @@
 //! L12, L19: runs end once.
 
-use offspring_protocol::{Event, Outcome, RunState, event::{StreamComplete, TextDelta}};
+use offspring_protocol::{
+    Event, Outcome, RunState,
+    event::{StreamComplete, TextDelta},
+};
 use offspring_sessions::{Refused, RunError, Scope, StoreError, store::Write};
 
 use crate::world::*;

@@ -11,11 +11,11 @@ use offspring_protocol::{
     event::{TextDelta, UsageReport},
 };
 use offspring_sessions::{
-    AnnouncedChild, ManagerOptions, MemoryStore, NewChild, NewRoot, SessionManager, SessionRecord, SessionStore,
-    StartedRun, StoreError,
+    AnnouncedChild, ManagerOptions, MemoryStore, NewChild, NewRoot, SessionManager, SessionRecord,
+    SessionStore, StartedRun, StoreError,
     store::{
-        Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, StoreInfo, TreeQuery,
-        TreeRecord, Write,
+        Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, StoreInfo,
+        TreeQuery, TreeRecord, Write,
     },
 };
 use tokio::sync::watch;
