@@ -13,6 +13,9 @@ pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCod
     let session = find::session(&manager, &args.session).await?.data.id;
     let (word, text) = match manager.request_cancel(&session).await? {
         CancelAnswer::Done(cancelled) => ("cancelled", format!("cancelled {} sessions", cancelled.ended.len())),
+        CancelAnswer::Owner(answer) if answer.starts_with("not cancelled") => {
+            return Err(Failure::new(format!("{session}: {answer}")));
+        }
         CancelAnswer::Owner(answer) => ("cancelled", answer),
         CancelAnswer::OwnerGone(recovered) => {
             let ended = recovered.interrupted.len();

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, process::ExitCode};
 
-use crate::text::plain;
+use crate::text::{plain, tell};
 
 /// A message for people and an exit code.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         // Lines stay lines; nothing else that could steer a terminal gets through (W11).
         let lines: Vec<String> = self.message.lines().map(|line| plain(line).into_owned()).collect();
-        eprintln!("error: {}", lines.join("\n"));
+        tell(&format!("error: {}", lines.join("\n")));
         ExitCode::from(self.code)
     }
 }

@@ -12,12 +12,12 @@ use std::{
 use console::{Term, truncate_str};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use offspring_protocol::{Envelope, Event, Outcome, RunState, SessionId, SessionInfo};
-use offspring_sessions::Subscription;
+use offspring_sessions::{Scope, SessionManager, StoreError, Subscription};
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     look::branches,
-    text::{duration, plain, sign, word},
+    text::{duration, plain, sign, tell, word},
 };
 
 /// Lines are redrawn this often, so that elapsed times advance.
@@ -58,15 +58,16 @@ fn lock(tree: &Mutex<Tree>) -> MutexGuard<'_, Tree> {
 }
 
 impl Live {
-    /// Shows a run; with `quiet` it shows nothing.
-    pub(crate) fn start(root: &Arc<SessionInfo>, heard: Subscription, quiet: bool) -> Self {
+    /// Shows a run; with `quiet` it shows nothing. `heard` was subscribed before the run began.
+    pub(crate) fn start(manager: &SessionManager, root: &Arc<SessionInfo>, heard: Subscription, quiet: bool) -> Self {
         let mut tree = Tree::default();
         tree.add(root);
         let tree = Arc::new(Mutex::new(tree));
         let (stop, stopped) = watch::channel(false);
         let screen = (!quiet && Term::stderr().is_term())
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(20)));
-        let drawing = (!quiet).then(|| tokio::spawn(draw(Arc::clone(&tree), heard, screen.clone(), stopped)));
+        let view = View { manager: manager.clone(), root: root.id.clone(), tree: Arc::clone(&tree) };
+        let drawing = (!quiet).then(|| tokio::spawn(view.draw(heard, screen.clone(), stopped)));
         Self { tree, stop, drawing, screen }
     }
 
@@ -75,7 +76,7 @@ impl Live {
         match &self.screen {
             // A window that cannot be drawn to has nobody in front of it.
             Some(screen) => drop(screen.println(text)),
-            None if self.drawing.is_some() => eprintln!("{text}"),
+            None if self.drawing.is_some() => tell(text),
             None => {}
         }
     }
@@ -104,46 +105,81 @@ impl Seen {
         if self.on_terminal {
             let width = usize::from(Term::stderr().size().1);
             for line in lock(&self.tree).lines(usize::MAX, width) {
-                eprintln!("{line}");
+                tell(&line);
             }
         }
     }
 }
 
-async fn draw(
+/// What draws.
+struct View {
+    manager: SessionManager,
+    root: SessionId,
     tree: Arc<Mutex<Tree>>,
-    mut heard: Subscription,
-    screen: Option<MultiProgress>,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let mut lines = screen.map(Lines::new);
-    let mut redraw = tokio::time::interval(REDRAW);
-    loop {
-        tokio::select! {
-            biased;
-            envelopes = heard.recv_many() => match envelopes {
-                Ok(Some(envelopes)) => {
-                    for envelope in envelopes {
-                        let change = lock(&tree).take(&envelope);
-                        if let (Some(change), None) = (change, &lines) {
-                            eprintln!("{change}");
+}
+
+impl View {
+    async fn draw(self, mut heard: Subscription, screen: Option<MultiProgress>, mut stopped: watch::Receiver<bool>) {
+        let mut lines = screen.map(Lines::new);
+        let mut redraw = tokio::time::interval(REDRAW);
+        loop {
+            tokio::select! {
+                // What was said before the end is shown before it.
+                biased;
+                envelopes = heard.recv_many() => match envelopes {
+                    Ok(Some(envelopes)) => {
+                        for envelope in envelopes {
+                            let change = lock(&self.tree).take(&envelope);
+                            if let (Some(change), None) = (change, &lines) {
+                                tell(&change);
+                            }
                         }
                     }
-                }
-                Ok(None) => return,
-                Err(lagged) => {
-                    tracing::info!(lagged.missed, "the live view was too slow and shows no more; the store has the rest");
-                    break;
-                }
-            },
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-            _ = redraw.tick(), if lines.is_some() => {
-                if let Some(lines) = &mut lines {
-                    lines.show(&tree);
+                    Ok(None) => return,
+                    Err(lagged) => {
+                        tracing::info!(lagged.missed, "the live view was too slow; it goes on with what is stored");
+                        heard = self.manager.subscribe(Scope::All);
+                        if let Err(error) = self.catch_up(lines.is_none()).await {
+                            tracing::warn!(%error, "the live view cannot catch up");
+                        }
+                    }
+                },
+                () = ended(&mut stopped) => return,
+                _ = redraw.tick(), if lines.is_some() => {
+                    if let Some(lines) = &mut lines {
+                        lines.show(&self.tree);
+                    }
                 }
             }
         }
     }
+
+    /// Takes the states of all sessions from the store.
+    async fn catch_up(&self, print: bool) -> Result<(), StoreError> {
+        for record in self.manager.subtree(&self.root).await? {
+            let Some(state) = record.run_state() else { continue };
+            let data = record.data;
+            let info = SessionInfo {
+                path: [data.id.clone()].into(),
+                id: data.id,
+                root: data.root_id,
+                parent: data.parent_id,
+                depth: data.depth,
+                agent_name: data.agent_name,
+                agent_type: data.agent_type,
+                source_type: data.source_type,
+            };
+            let change = lock(&self.tree).correct(&Arc::new(info), state);
+            if let (Some(change), true) = (change, print) {
+                tell(&change);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn ended(stopped: &mut watch::Receiver<bool>) {
+    // Whoever could say so being gone says it too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
@@ -197,6 +233,18 @@ impl Tree {
         place
     }
 
+    /// What a session's state is, whatever was heard of it; gives the line when that is news.
+    fn correct(&mut self, info: &Arc<SessionInfo>, state: RunState) -> Option<String> {
+        let place = self.add(info);
+        let row = &mut self.rows[place];
+        if row.state == state {
+            return None;
+        }
+        row.state = state;
+        row.took = state.outcome().map(|_| row.since.elapsed());
+        Some(row.report())
+    }
+
     /// Takes what happened; gives the line for whoever reads lines, when there is one.
     fn take(&mut self, envelope: &Envelope) -> Option<String> {
         let event = envelope.event.parse().ok()?;
@@ -222,7 +270,7 @@ impl Tree {
         match event {
             Event::RunStarted(_) => {
                 (row.state, row.since, row.took) = (RunState::Running, Instant::now(), None);
-                Some(row.line())
+                Some(row.report())
             }
             Event::TextDelta(delta) => row.say(&delta.text),
             Event::Custom(custom) if custom.name == "stderr_line" => {
@@ -237,7 +285,7 @@ impl Tree {
                 let outcome: Outcome = status.outcome?;
                 row.state = RunState::Ended(outcome);
                 row.took = Some(row.since.elapsed());
-                Some(row.line())
+                Some(row.report())
             }
             _ => None,
         }
@@ -275,6 +323,12 @@ impl Row {
             self.last = plain(line.trim()).into_owned();
         }
         None
+    }
+
+    /// The line of its own that a change gets: without branches the depth says where it stands.
+    fn report(&self) -> String {
+        let indent = "  ".repeat(usize::try_from(self.info.depth).unwrap_or_default());
+        format!("{indent}{}", self.line())
     }
 
     fn line(&self) -> String {

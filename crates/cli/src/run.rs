@@ -7,11 +7,11 @@ use std::{
 };
 
 use offspring_agents::{CommandFactory, command::variables, reap};
-use offspring_delegation::{RootOptions, RootResult, RootRun};
+use offspring_delegation::{Delegator, RootOptions, RootResult, RootRun};
 use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
 use offspring_process::GuardProgram;
-use offspring_protocol::{NodeName, Outcome, SessionId};
-use offspring_sessions::{ManagerOptions, Scope, SessionManager};
+use offspring_protocol::{NodeName, Outcome, SessionId, SessionInfo};
+use offspring_sessions::{ManagerOptions, Scope, SessionManager, ids};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -23,13 +23,13 @@ use crate::{
     signals::{Ending, Signals},
     store::Place,
     task::read_prompt,
-    text::{duration, out, plain},
+    text::{duration, out, plain, shell_word, tell},
 };
 
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
     if !args.new_root && std::env::var_os(variables::SESSION).is_some() {
         return Err(Failure::usage(
-            "this is inside a session: `offspring task NODE PROMPT` makes a child of it, within its limits\n\
+            "this is inside a session: `offspring task NODE PROMPT` makes a child of it, within its limits; \
              to start a tree of its own all the same, add --new-root",
         ));
     }
@@ -41,6 +41,7 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     }
     let manifest = Manifest::load(&args.manifest)?;
     let node = args.node.as_deref().map(NodeName::new).transpose().map_err(Failure::usage)?;
+    check(&manifest, node.as_ref(), &prompt)?;
     let place = Place::choose(db, of_manifest(&manifest))?;
     let mut signals = Signals::listen()?;
     let pool = open(&manifest, &place).await?;
@@ -58,12 +59,12 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
             usage => Failure::usage(usage),
         })?;
     let lines = args.json.then(|| tokio::spawn(print_lines(pool.manager().clone(), session.id.clone())));
-    let live = Live::start(&session, heard, args.quiet);
+    let live = Live::start(pool.manager(), &session, heard, args.quiet);
     let (result, ending) = finished(&pool, &session.id, result, &mut signals, &live).await?;
     let seen = live.finish().await;
 
     let answered = match lines {
-        Some(lines) => lines.await.unwrap_or(Ok(0)).and_then(|seq| out(&answer_line(&session.id, seq, &result))),
+        Some(lines) => lines.await.unwrap_or(Ok(0)).and_then(|seq| out(&answer_line(&session, seq, &result))),
         None => out(&answer_text(&result)),
     };
     let summary = Summary::read(&pool, &session.id, &result, started.elapsed(), &place).await?;
@@ -103,10 +104,32 @@ fn of_manifest(manifest: &Manifest) -> Option<Place> {
     }
 }
 
+/// Whatever can be known before anything is made: programs, the node, the length of the prompt.
+fn check(manifest: &Manifest, node: Option<&NodeName>, prompt: &str) -> Result<(), Failure> {
+    let known = Delegator::detached();
+    let factory = CommandFactory::new(std::env::current_exe()?, None, None);
+    for node in Registry::default().with(factory).build(manifest, &known)? {
+        known.add(node);
+    }
+    let found = node.map_or(Ok(()), |name| known.node(name).map(drop).map_err(Failure::usage));
+    // Nodes hold what knows them.
+    known.clear();
+    let (bytes, max) = (prompt.len(), manifest.limits().max_prompt_bytes);
+    if bytes as u64 > max {
+        return Err(Failure::usage(PromptError::TooLong { bytes, max }));
+    }
+    found
+}
+
 async fn open(manifest: &Manifest, place: &Place) -> Result<Pool, Failure> {
     let program = std::env::current_exe()?;
     let guard = GuardProgram::new(&program).arg(GUARD);
     let commands = CommandFactory::new(program, Some(guard), place.file().map(Path::to_owned));
+    commands.prepare().map_err(|error| {
+        Failure::new(format!(
+            "no private directory for the agents' socket: {error}\nset TMPDIR to a directory you can write to"
+        ))
+    })?;
     let registry = Registry::default().with(commands);
     let opened = Pool::open(manifest, &registry, place.open()?, ManagerOptions::default()).await;
     opened.map_err(|error| match error {
@@ -140,7 +163,7 @@ async fn finished(
         done = cancelled => Ok((done.map_err(Failure::new)?, Some(ending))),
         forced = signals.next() => {
             live.abandon();
-            eprintln!("forced; look at it with: {} tree {root}", program());
+            tell(&format!("forced; look at it with: {} tree {root}", program()));
             std::process::exit(i32::from(forced.exit_code()));
         }
     }
@@ -166,11 +189,16 @@ async fn print_lines(manager: SessionManager, root: SessionId) -> io::Result<u64
     }
 }
 
-/// The last line of `--json`: shaped like an envelope, no line of the log.
-fn answer_line(root: &SessionId, seq: u64, result: &RootResult) -> String {
+/// The last line of `--json`: shaped like an envelope of the root, with the number of the last one before
+/// it, because it is no line of the log.
+fn answer_line(root: &SessionInfo, seq: u64, result: &RootResult) -> String {
     let data = json!({ "outcome": result.outcome, "text": result.answer, "error": result.error });
     let event = json!({ "kind": "answer", "data": data });
-    format!("{}\n", json!({ "seq": seq, "session": root, "root": root, "depth": 0, "event": event }))
+    let line = json!({
+        "seq": seq, "at": ids::now(), "session": root.id, "root": root.root, "path": &*root.path, "depth": root.depth,
+        "agent": root.agent_name, "event": event,
+    });
+    format!("{line}\n")
 }
 
 fn answer_text(result: &RootResult) -> String {
@@ -189,7 +217,7 @@ fn program() -> String {
         (_, Some(ours)) => {
             let here = std::env::current_dir().ok();
             let short = here.and_then(|here| ours.strip_prefix(here).map(Path::to_owned).ok());
-            short.unwrap_or(ours).display().to_string()
+            shell_word(&short.unwrap_or(ours).to_string_lossy()).into_owned()
         }
         (_, None) => "offspring".to_owned(),
     }
@@ -220,7 +248,7 @@ impl Summary {
             record.run_state().and_then(|run| run.outcome()).is_some_and(|outcome| outcome != Outcome::Completed)
         });
         let db = match place.file() {
-            Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => format!(" --db {}", file.display()),
+            Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => format!(" --db {}", shell_word(&file.to_string_lossy())),
             _ => String::new(),
         };
         Ok(Self {
@@ -237,7 +265,7 @@ impl Summary {
 
     fn print(&self) {
         if let (Some(error), true) = (&self.error, self.outcome != Outcome::Completed) {
-            eprintln!("{}: {}", self.outcome.as_str(), plain(error.lines().next().unwrap_or_default()));
+            tell(&format!("{}: {}", self.outcome.as_str(), plain(error.lines().next().unwrap_or_default())));
         }
         let Self { sessions, depth, failures, stored, .. } = self;
         let wall = duration(self.wall);
@@ -245,8 +273,8 @@ impl Summary {
         let outcome = self.outcome.as_str();
         let line = format!("{outcome}: {sessions} {plural}, depth {depth}, {failures} failed, {wall}, stored in {stored}");
         match &self.look {
-            Some(look) => eprintln!("{line}; look at it with: {look}"),
-            None => eprintln!("{line}"),
+            Some(look) => tell(&format!("{line}; look at it with: {look}")),
+            None => tell(&line),
         }
     }
 }

@@ -27,7 +27,8 @@ impl Ending {
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hang_up: Signal,
+    /// Unless it was ignored from the start, as under `nohup`.
+    hang_up: Option<Signal>,
 }
 
 impl Signals {
@@ -35,7 +36,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
+            hang_up: (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?,
         })
     }
 
@@ -43,7 +44,23 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Ending::Interrupt,
             _ = self.terminate.recv() => Ending::Terminate,
-            _ = self.hang_up.recv() => Ending::HangUp,
+            () = heard(self.hang_up.as_mut()) => Ending::HangUp,
         }
     }
+}
+
+async fn heard(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether whoever started us has SIGHUP ignored. Where the system does not tell, it is heard.
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    // Signal n is bit n - 1, and SIGHUP is 1.
+    ignored & 1 == 1
 }

@@ -31,7 +31,10 @@ impl Place {
         let named = db.or_else(|| std::env::var_os(VARIABLE).filter(|db| !db.is_empty()).map(PathBuf::from));
         match (named, manifest) {
             (Some(db), _) if db == Path::new(MEMORY) => Ok(Self::Memory),
-            (Some(db), _) => Ok(Self::File(std::path::absolute(db)?)),
+            (Some(db), _) => match std::path::absolute(&db) {
+                Ok(path) => Ok(Self::File(path)),
+                Err(error) => Err(Failure::usage(format!("--db {}: {error}", db.display()))),
+            },
             (None, Some(place)) => Ok(place),
             (None, None) => Ok(Self::File(state_directory()?.join("sessions.db"))),
         }

@@ -20,8 +20,8 @@ use crate::{
 pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
     let (Some(socket), Some(token)) = (std::env::var_os(variables::SOCKET), std::env::var(variables::TOKEN).ok()) else {
         return Err(Failure::usage(
-            "this is not inside a run: `offspring task` makes a child of the session it is called in\n\
-             an agent of a pool calls it; to start a pool use `offspring run MANIFEST PROMPT`",
+            "this is not inside a run: `offspring task` makes a child of the session it is called in, and an agent \
+             of a pool calls it; to start a pool use `offspring run MANIFEST PROMPT`",
         ));
     };
     let json = args.json;

@@ -67,6 +67,20 @@ pub(crate) fn out(text: &str) -> io::Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }
 
+/// Writes a line to stderr. When nobody reads it any more there is nobody to be told so.
+pub(crate) fn tell(line: &str) {
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+/// A word of a command line as a shell takes it.
+pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
+}
+
 /// Prints a whole answer and gives the exit code of a command that did what it was asked.
 pub(crate) fn finish(text: &str) -> Result<ExitCode, crate::failure::Failure> {
     match out(text) {
@@ -84,6 +98,13 @@ mod tests {
         assert_eq!(plain("a\x1b[31mb\u{9b}c\u{202e}d\te"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}d e");
         assert_eq!(plain_lines("a\r\nb\rc"), "a\nb\u{fffd}c");
         assert!(matches!(plain("日本 🎉"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_command_line_can_be_pasted() {
+        for (word, text) in [("a/b.db", "a/b.db"), ("my db", "'my db'"), ("it's", r"'it'\''s'"), ("", "''")] {
+            assert_eq!(shell_word(word), text);
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn edges(records: &[SessionRecord]) -> impl Iterator<Item = (usize, usize)> {
     let parent = move |record: &SessionRecord| {
         record.data.parent_id.as_ref().and_then(|parent| places.get(parent).copied())
     };
-    records.iter().enumerate().filter_map(move |(place, record)| Some((parent(record)?, place))).collect::<Vec<_>>().into_iter()
+    records.iter().enumerate().filter_map(move |(place, record)| Some((parent(record)?, place)))
 }
 
 fn label(record: &SessionRecord, escape: impl Fn(char) -> String) -> String {

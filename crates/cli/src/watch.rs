@@ -1,8 +1,9 @@
 //! `offspring watch`: history, then live, until the run ends (rule L18).
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
-use offspring_protocol::{Envelope, Event};
+use offspring_protocol::{Envelope, Event, SessionData};
+use offspring_sessions::{SessionManager, StoreError, store::TreeQuery};
 
 use crate::{
     args::Watch,
@@ -11,18 +12,32 @@ use crate::{
     text::{out, plain_lines},
 };
 
+/// How often one looks whether the session below a root is at rest.
+const LOOK: Duration = Duration::from_millis(250);
+
 pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode, Failure> {
     let (manager, _) = store::manager(db).await?;
     let top = find::session(&manager, &args.session).await?.data;
     let mut follow = manager.follow(&top.root_id, args.from);
     let mut signals = signals::Signals::listen()?;
+    // A child's run ends before its tree does: the number of the last event there was by then.
+    let mut last = None;
+    let mut look = tokio::time::interval(LOOK);
     loop {
+        if last.is_some_and(|last| follow.cursor() >= last) {
+            return Ok(ExitCode::SUCCESS);
+        }
         let envelope = tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(ExitCode::from(signal.exit_code())),
             next = follow.next() => match next? {
                 Some(envelope) => envelope,
                 None => return Ok(ExitCode::SUCCESS),
             },
-            signal = signals.next() => return Ok(ExitCode::from(signal.exit_code())),
+            _ = look.tick(), if top.parent_id.is_some() && last.is_none() => {
+                last = end_of(&manager, &top).await?;
+                continue;
+            }
         };
         if !envelope.session.path.contains(&top.id) {
             continue;
@@ -36,6 +51,15 @@ pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode,
             }
         }
     }
+}
+
+/// The number of the tree's last event, once a session and everything below it is at rest.
+async fn end_of(manager: &SessionManager, top: &SessionData) -> Result<Option<u64>, StoreError> {
+    if manager.subtree(&top.id).await?.iter().any(|record| record.run_state().is_some_and(|run| run.is_open())) {
+        return Ok(None);
+    }
+    let tree = manager.store().trees(TreeQuery::Root(top.root_id.clone())).await?;
+    Ok(tree.first().map(|tree| tree.last_seq))
 }
 
 fn words(envelope: &Envelope) -> Option<String> {
