@@ -4,8 +4,10 @@ CREATE TABLE sessions (
     -- Grows with each new row: the order of creation. A tree's key is the key of its root.
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
-    -- A key when the parent is stored in the same tree, the id as text when it is not (rule L3).
-    parent,
+    -- The key of the parent in the same tree; NULL for a root.
+    parent INTEGER,
+    -- The parent a root names all the same; it is in no tree of ours (rule L3).
+    parent_id TEXT,
     -- The key of the root; NULL for a root.
     tree INTEGER,
     depth INTEGER NOT NULL,

@@ -273,8 +273,7 @@ impl Applier {
         }
         let is_root = data.id == data.root_id;
         let (parent, tree_key) = if is_root {
-            // A root's parent, if it names one, is in no tree of ours (rule L3).
-            (code::text(data.parent_id.as_ref().map(SessionId::as_str)), None)
+            (None, None)
         } else {
             let Some(tree_key) = tree.as_ref().map(|tree| tree.key) else {
                 return Err(self.refuse(conn, &data.id, StoreError::Unknown { id: data.root_id.clone() }));
@@ -282,24 +281,27 @@ impl Applier {
             let parent = data.parent_id.as_ref().unwrap_or(&data.root_id);
             match self.keys(conn, parent)? {
                 Some(keys) if data.parent_id.is_some() && keys.tree == tree_key => {
-                    (ToSqlOutput::from(keys.key), Some(tree_key))
+                    (Some(keys.key), Some(tree_key))
                 }
                 _ => return Err(self.refuse(conn, &data.id, StoreError::Unknown { id: parent.clone() })),
             }
         };
+        // A root's parent, if it names one, is in no tree of ours (rule L3).
+        let parent_id = data.parent_id.as_ref().filter(|_| is_root);
         let limits = &data.limits;
         let external = data.external.as_ref();
         let inserted = conn
             .prepare_cached(
-                "INSERT INTO sessions (id, parent, tree, depth, project_id, cwd, agent_name, agent_type, source_type, \
+                "INSERT INTO sessions (id, parent, parent_id, tree, depth, project_id, cwd, agent_name, agent_type, source_type, \
                  pool_id, task, title, model, settings, max_depth, max_descendants, max_live_children, max_wall_ms, \
                  peer, external_id, created_at, last_active_at, metadata, version) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-                 ?21, ?22, ?23, ?24) ON CONFLICT (id) DO NOTHING",
+                 ?21, ?22, ?23, ?24, ?25) ON CONFLICT (id) DO NOTHING",
             )?
             .execute(params![
                 data.id.as_str(),
                 parent,
+                parent_id.map(SessionId::as_str),
                 tree_key,
                 data.depth,
                 data.project_id.as_ref().map(|id| id.as_str()),

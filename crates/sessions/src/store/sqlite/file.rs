@@ -1,7 +1,8 @@
 //! Making and opening the file.
 
 use std::{
-    fs::{self, DirBuilder},
+    fs::{self, DirBuilder, File},
+    io::Read,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -20,6 +21,9 @@ use crate::store::StoreError;
 /// Statements a connection keeps prepared; more than we have.
 const STATEMENTS: usize = 64;
 
+/// Of every SQLite file.
+const HEADER_BYTES: usize = 100;
+
 /// Makes the directories and the file where they are missing. Gives the place and the directory of owners.
 pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, PathBuf), StoreError> {
     let mut place = Place { path: path.to_owned(), busy_timeout: options.busy_timeout };
@@ -36,13 +40,59 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, Pa
     if !exists(&place)? {
         create(&place, &owners, options)?;
     }
-    if fs::metadata(&place.path).map_err(|error| place.io("reading", &place.path, &error))?.len() == 0 {
-        // The file gets its name only when it is whole, so no store of ours was ever empty.
-        return Err(place.corrupt(
-            "it is empty (0 bytes), so it was cut off or never was a store; remove it to start a new one",
-        ));
-    }
+    check_header(&place)?;
     Ok((place, owners))
+}
+
+/// SQLite takes a file that is cut off before the end of its header for a new one, and reads zeros for the
+/// rest of a last page that is cut off; we do neither.
+fn check_header(place: &Place) -> Result<(), StoreError> {
+    let io = |error: std::io::Error| place.io("reading", &place.path, &error);
+    let header = read_header(&place.path).map_err(io)?;
+    let Ok(header) = <[u8; HEADER_BYTES]>::try_from(header.as_slice()) else {
+        // The file gets its name only when it is whole, so no store of ours ever was as short.
+        return Err(place.corrupt(format!(
+            "it has {} bytes, so it was cut off or never was a store; remove it to start a new one",
+            header.len()
+        )));
+    };
+    if !header.starts_with(b"SQLite format 3\0") {
+        return Err(place.corrupt("it is no SQLite database; name another file with --db or OFFSPRING_DB"));
+    }
+    // Twice, as another process may be moving its log into the file between two of our looks.
+    for _ in 0..2 {
+        let log = || fs::metadata(place.beside("-wal")).map_or(0, |log| log.len());
+        // With a log, pages that are missing here stand there.
+        if log() > 0 {
+            return Ok(());
+        }
+        let promised = promised_bytes(&read_header(&place.path).map_err(io)?);
+        let found = fs::metadata(&place.path).map_err(io)?.len();
+        if found >= promised || log() > 0 {
+            return Ok(());
+        }
+    }
+    Err(place.corrupt("it is shorter than its header says, so it was cut off"))
+}
+
+fn read_header(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    File::open(path)?.take(HEADER_BYTES as u64).read_to_end(&mut header)?;
+    Ok(header)
+}
+
+/// How long the file is by its own header (page size at 16, page count at 28, valid if 24 and 92 agree).
+fn promised_bytes(header: &[u8]) -> u64 {
+    let number = |at: usize| {
+        let bytes = header.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+        u64::from(bytes.map_or(0, u32::from_be_bytes))
+    };
+    // The size has two bytes; 1 stands for 65,536.
+    let page = match number(16) >> 16 {
+        1 => 65_536,
+        bytes => bytes,
+    };
+    if number(24) == number(92) { page * number(28) } else { 0 }
 }
 
 fn exists(place: &Place) -> Result<bool, StoreError> {
@@ -153,7 +203,7 @@ fn configure_writer(conn: &Connection, options: &SqliteOptions) -> Result<(), Fa
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     // No byte of what was deleted stays in the file.
     conn.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
-    conn.query_row("PRAGMA wal_autocheckpoint = 4000", [], |_| Ok(()))?;
+    conn.query_row("PRAGMA wal_autocheckpoint = 16000", [], |_| Ok(()))?;
     conn.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
     conn.pragma_update(None, "cache_size", -8_000)?;
     if let Some(bytes) = options.max_bytes {

@@ -54,7 +54,7 @@ use readers::Readers;
 use writer::{Ask, Work, Writer};
 
 /// How a [`SqliteStore`] behaves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct SqliteOptions {
     /// How long a write waits for other programs before [`StoreError::Busy`]; 30 s by default.
     pub busy_timeout: Duration,

@@ -30,8 +30,7 @@ macro_rules! record_sql {
             format!(
                 concat!(
                     $with,
-                    "SELECT s.id, CASE WHEN typeof(s.parent) = 'integer' \
-                     THEN (SELECT p.id FROM sessions p WHERE p.key = s.parent) ELSE s.parent END, \
+                    "SELECT s.id, coalesce((SELECT p.id FROM sessions p WHERE p.key = s.parent), s.parent_id), \
                      coalesce((SELECT t.id FROM sessions t WHERE t.key = s.tree), s.id), s.depth, s.project_id, s.cwd, \
                      s.agent_name, s.agent_type, s.source_type, s.pool_id, s.task, s.title, s.model, s.settings, \
                      s.max_depth, s.max_descendants, s.max_live_children, s.max_wall_ms, s.peer, s.external_id, \
