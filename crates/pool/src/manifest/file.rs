@@ -159,13 +159,13 @@ pub(super) struct LimitsFile {
     /// processors, at least 4.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub(super) max_active: Option<Located<u32>>,
-    /// Runs that may wait for their turn; a delegation beyond it is refused.
+    /// Runs that may wait for their turn; one more ends as failed (`queue_full`).
     #[cfg_attr(feature = "schema", schemars(range(min = 1), extend("default" = 10_000)))]
     pub(super) max_queued: Option<Located<u32>>,
     /// The longest prompt in bytes. A longer one is refused.
     #[cfg_attr(feature = "schema", schemars(range(min = 1), extend("default" = 16_777_216)))]
     pub(super) max_prompt_bytes: Option<Located<u64>>,
-    /// The longest answer of one run in bytes. A run that says more fails.
+    /// The longest answer of one run in bytes. The rest is left out, and the answer says how much.
     #[cfg_attr(feature = "schema", schemars(range(min = 1), extend("default" = 16_777_216)))]
     pub(super) max_output_bytes: Option<Located<u64>>,
 }

@@ -12,12 +12,12 @@ pub struct Limits {
     /// Processes and model requests at work at the same time. No refusal but a queue. Default: twice the number of
     /// processors, at least 4.
     pub max_active: u32,
-    /// Runs that wait in that queue; beyond it a delegation is refused. Default: 10,000.
+    /// Runs that wait in that queue; one more ends as failed (`queue_full`). Default: 10,000.
     pub max_queued: u32,
     /// The longest prompt in bytes; a longer one is refused. Default: 16 MiB, so that the longest answer of one step
     /// of a sequential team fits into the next.
     pub max_prompt_bytes: u64,
-    /// The longest answer of one run in bytes; a run that says more fails. Default: 16 MiB.
+    /// The longest answer of one run in bytes; the rest is left out, and the answer says how much. Default: 16 MiB.
     pub max_output_bytes: u64,
 }
 
