@@ -98,9 +98,9 @@ impl World {
         path
     }
 
-    /// Writes `pool/pool.yaml`; `TOKEN` in it becomes the world's token.
+    /// Writes `pool/pool.yaml`; `@SLEEP@` in it becomes the world's token.
     pub fn pool(&self, yaml: &str) -> PathBuf {
-        self.write("pool/pool.yaml", &yaml.replace("TOKEN", &self.token))
+        self.write("pool/pool.yaml", &yaml.replace("@SLEEP@", &self.token))
     }
 
     /// The program, in `here`, without a store named, with nothing of the user's environment but PATH.

@@ -1,0 +1,134 @@
+//! However `offspring run` ends, no process of the run is left (rule L14), on Linux.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+use std::time::{Duration, Instant};
+
+use offspring_tests::{
+    Running, World,
+    processes::{self, Seen, SignalName as Signal},
+};
+
+const POOL: &str = "
+agents:
+  top: {type: command, command: [sh, -c, 'setsid sleep @SLEEP@ & env -i setsid sleep @SLEEP@ & offspring task mid x']}
+  mid: {type: command, command: [sh, -c, 'offspring task leaf x']}
+  leaf: {type: command, command: [sh, -c, 'sleep @SLEEP@ & setsid sleep @SLEEP@ & env -i setsid sleep @SLEEP@ & exec sleep @SLEEP@']}
+  stubborn: {type: command, stop_grace_ms: 8000, command: [sh, -c, 'trap \"\" TERM INT HUP; env -i setsid sleep @SLEEP@ & while :; do sleep @SLEEP@; done']}
+  leaves: {type: command, command: [sh, -c, 'setsid sleep @SLEEP@ & env -i setsid sleep @SLEEP@ & echo gone']}
+entry: top
+";
+const SLEEPERS: usize = 6;
+
+fn world() -> World {
+    let world = World::new();
+    world.pool(POOL);
+    world
+}
+
+#[test]
+fn l14_after_ctrl_c_and_the_other_ways_to_ask_nothing_is_left_and_the_code_says_which() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let world = world();
+        let run = world.start("top", "x", &[]);
+        world.until_sleepers(SLEEPERS);
+        run.send(signal);
+        let done = run.finish_within(Duration::from_secs(10)).with(code);
+        assert_eq!(world.processes(), [], "after the program's own end");
+        assert!(done.stderr.contains("cancelling; once more to force"), "{}", done.stderr);
+        assert!(
+            done.stderr.lines().last().unwrap().starts_with("cancelled: 3 sessions, depth 2, 3 failed, "),
+            "{}",
+            done.stderr
+        );
+        assert_eq!(done.stdout, "");
+        let states: Vec<_> =
+            world.tree("latest").iter().map(|session| session["run_state"].clone()).collect();
+        assert_eq!(states, ["cancelled", "cancelled", "cancelled"]);
+        assert_eq!(world.picture(&world.path("tmp")), []);
+    }
+}
+
+#[test]
+fn l14_ctrl_c_twice_ends_the_program_at_once_and_the_guards_end_the_rest() {
+    let world = world();
+    let run = world.start("stubborn", "x", &[]);
+    world.until_sleepers(2);
+    run.send(Signal::INT);
+    // It has been heard; the agent ignores it and has 8 s.
+    offspring_tests::until("the cancel", Duration::from_secs(5), || {
+        let tree = world.offspring(&["ls"]).stdout;
+        std::thread::sleep(Duration::from_millis(100));
+        tree.contains("running").then_some(())
+    });
+    let started = Instant::now();
+    run.send(Signal::INT);
+    let done = run.finish_within(Duration::from_secs(2)).with(130);
+    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(done.stderr.contains("forced; look at it with: "), "{}", done.stderr);
+    world.until_nothing_lives(Duration::from_secs(5));
+    assert_eq!(world.tree("latest")[0]["run_state"], "interrupted");
+}
+
+#[test]
+fn l14_five_seconds_after_kill_9_of_the_program_nothing_is_left_though_nobody_looked() {
+    for node in ["top", "stubborn"] {
+        let world = world();
+        let run = world.start(node, "x", &["--quiet"]);
+        world.until_sleepers(if node == "top" { SLEEPERS } else { 2 });
+        run.send(Signal::KILL);
+        world.until_nothing_lives(Duration::from_secs(5));
+        assert_eq!(run.finish().signal, Some(9));
+    }
+}
+
+#[test]
+fn l14_what_an_agent_leaves_behind_ends_with_it() {
+    let world = world();
+    let done = world.run("leaves", "x", &["--quiet"]).with(0);
+    assert_eq!(done.stdout, "gone\n");
+    assert_eq!(world.processes(), []);
+}
+
+#[test]
+fn l13_l14_when_program_and_guards_are_killed_at_once_the_next_command_ends_what_is_left() {
+    let world = world();
+    let run = world.start("top", "x", &["--quiet"]);
+    world.until_sleepers(SLEEPERS);
+    let program = run.pid();
+    let guards: Vec<Seen> = world.processes().into_iter().filter(Seen::is_guard).collect();
+    assert_eq!(guards.len(), 3, "{guards:?}");
+    // Stopped first, so that none can act on the death of another.
+    let all: Vec<u32> = guards.iter().map(|guard| guard.pid).chain([program]).collect();
+    all.iter().for_each(|pid| processes::send(*pid, Signal::STOP));
+    all.iter().for_each(|pid| processes::send(*pid, Signal::KILL));
+    assert_eq!(run.finish().signal, Some(9));
+    let left = world.sleepers();
+    assert_eq!(left.len(), SLEEPERS, "nobody is there to end them: {left:?}");
+    // A process of the same command line that is none of the run's.
+    let mut stranger = std::process::Command::new("sleep").arg(world.token()).spawn().unwrap();
+
+    let listed = world.offspring(&["ls"]).with(0).stdout;
+    assert!(listed.starts_with("! interrupted "), "{listed}");
+    let left: Vec<u32> = world.processes().into_iter().map(|seen| seen.pid).collect();
+    assert_eq!(left, [stranger.id()]);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    let states: Vec<_> = world.tree("latest").iter().map(|session| session["run_state"].clone()).collect();
+    assert_eq!(states, ["interrupted", "interrupted", "interrupted"]);
+}
+
+#[test]
+fn l14_under_nohup_a_hang_up_is_not_heard() {
+    let world = world();
+    let line = world.run_command("top", "x", &["--quiet"]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(line.get_program()).args(line.get_args());
+    command.current_dir(world.here()).env("TMPDIR", world.path("tmp")).env("HOME", world.path("home"));
+    let run = Running::start(command);
+    world.until_sleepers(SLEEPERS);
+    run.send(Signal::HUP);
+    run.send(Signal::INT);
+    let _ = run.finish().with(130);
+    assert_eq!(world.processes(), []);
+}
