@@ -1,5 +1,4 @@
 //! The contract suite on the stores of this crate.
-#![cfg(feature = "contract")]
 
 use offspring_sessions::{MemoryStore, contract::Fixture};
 
