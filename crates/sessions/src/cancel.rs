@@ -83,6 +83,9 @@ impl SessionManager {
         let last = first + bound;
         let mut cancelled = Cancelled::default();
         loop {
+            // A child on its way into the store is a leaf too: it ends before what is above it. Behind the
+            // closed gates there are no new ones.
+            let _ = timeout_at(first, tree.until(|state| state.being_made(top) == 0)).await;
             let open = {
                 let state = tree.state();
                 let mut open = state.open_below(top);
@@ -136,6 +139,8 @@ impl SessionManager {
             all.ended.extend(ended);
             all.stuck.extend(stuck);
         }
+        // What was emitted and is queued, late events too, is written and heard before that ends.
+        join_all(trees.iter().map(|tree| tree.flush())).await;
         self.inner.bus.close();
         self.inner.store.close().await?;
         Ok(all)

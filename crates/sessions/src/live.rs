@@ -9,10 +9,14 @@ use std::{
 use foldhash::fast::RandomState;
 use offspring_protocol::{External, Outcome, RunId, RunRecord, SessionData, SessionId, SessionInfo};
 use offspring_tree::{Rollup, Runs, SessionTree};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::Refused, store::StoreError, writer::Op};
+use crate::{
+    error::Refused,
+    store::StoreError,
+    writer::{Op, Then},
+};
 
 /// A tree that this process owns.
 #[derive(Debug)]
@@ -121,6 +125,14 @@ impl LiveTree {
     /// Waits until no run but `own` is open in the tree and no child is being made (rule L19).
     pub(crate) async fn at_rest_but_for(&self, own: usize) {
         self.until(|state| state.open_runs <= own && state.being_made(&self.root) == 0).await;
+    }
+
+    /// Waits until what is queued for the writer now is written, or refused by a store that failed.
+    pub(crate) async fn flush(&self) {
+        let (ack, written) = oneshot::channel();
+        if self.writer.send(Op { then: Then::Tell(ack), ..Op::default() }).await.is_ok() {
+            let _ = written.await;
+        }
     }
 
     /// Waits until this holds.
