@@ -1,5 +1,5 @@
 //! One child at a time: stored before it is announced, one spawn, right depth, inherited, bounded.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod world;
 
@@ -127,7 +127,7 @@ async fn l4_depth_is_the_same_in_spawn_events_and_row_at_every_level() {
     let log = world.log().await;
     for (row, spawn) in rows.iter().zip(log.spawns()) {
         assert_eq!((spawn.depth, &spawn.child_session_id), (row.data.depth, &row.data.id));
-        assert_eq!(spawn.path.len() as u32, row.data.depth + 1);
+        assert_eq!(spawn.path.len(), row.data.depth as usize + 1);
         let events: Vec<_> = log.0.iter().filter(|envelope| envelope.session.id == row.data.id).collect();
         assert!(events.len() >= 4);
         assert!(events.iter().all(|envelope| envelope.session.depth == row.data.depth));

@@ -1,5 +1,5 @@
 //! `max_active`: a bounded, fair queue that never gives more slots than there are.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod world;
 
@@ -375,10 +375,8 @@ proptest! {
                         ends.send(()).unwrap();
                     }
                 }
-                Step::WaitDropped(n) => {
-                    if model.waits.remove(&n).is_some() {
-                        model.dropped.insert(n);
-                    }
+                Step::WaitDropped(n) if model.waits.remove(&n).is_some() => {
+                    model.dropped.insert(n);
                 }
                 _ => {}
             }

@@ -1,5 +1,5 @@
 //! Delegations by name, cancelling them, and the end of a root: nothing is left unowned.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod world;
 
@@ -199,7 +199,7 @@ async fn l14_cancelling_the_caller_alone_starts_no_further_member() {
     stage.arrived(1).await;
     let root = run.session.id.clone();
     let cancelled = bounded(world.manager.cancel(&root, CancelScope::Run)).await.unwrap();
-    assert_eq!(cancelled.ended, [root.clone()]);
+    assert_eq!(cancelled.ended, std::slice::from_ref(&root));
     assert_eq!(bounded(run.result).await.unwrap().outcome, Outcome::Cancelled);
     let mut heard = world.manager.subscribe(offspring_sessions::Scope::Session(root.clone()));
     stage.let_go(1);
@@ -470,7 +470,7 @@ async fn a_delegation_whose_agent_takes_the_runtime_task_down_ends_all_the_same(
     assert!(result.error.as_ref().unwrap().contains("was lost"), "{result:?}");
     let row = &world.children(&root).await[0];
     assert_eq!(row.run_state(), Some(RunState::Ended(Outcome::Interrupted)));
-    assert_eq!(result.task.sessions, [row.data.id.clone()]);
+    assert_eq!(result.task.sessions, std::slice::from_ref(&row.data.id));
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! Teams: members at once or one after another, operators that keep structure, rows for members only.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod world;
 

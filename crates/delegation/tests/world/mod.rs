@@ -1,6 +1,6 @@
 //! Agents that do what a test says, and the tree they leave.
 #![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use std::{future::Future, sync::Arc, time::Duration};
 
