@@ -7,7 +7,9 @@ use offspring_delegation::{
 };
 use offspring_protocol::NodeName;
 
-use crate::manifest::{AgentEntry, EnvironmentValue, Manifest, ManifestError, NodeSettings, Problem, TeamMode};
+use crate::manifest::{
+    AgentEntry, EnvironmentValue, Manifest, ManifestError, NodeSettings, Problem, TeamMode,
+};
 
 type Build =
     dyn Fn(&NodeSettings, NodeSpec, &Delegator) -> Result<Arc<dyn Agent>, ManifestError> + Send + Sync;
@@ -118,7 +120,9 @@ fn located(settings: &NodeSettings, error: BuildError) -> ManifestError {
 }
 
 fn spec(manifest: &Manifest, entry: &AgentEntry) -> NodeSpec {
-    let workers = entry.workers.iter().chain(manifest.workers());
+    // Those of the whole pool are for the others: nobody asks itself.
+    let of_pool = manifest.workers().iter().filter(|worker| worker.node != entry.name);
+    let workers = entry.workers.iter().chain(of_pool);
     let mut names: Vec<Worker> = Vec::new();
     for worker in workers {
         if names.iter().all(|known| known.node != worker.node) {
@@ -126,7 +130,9 @@ fn spec(manifest: &Manifest, entry: &AgentEntry) -> NodeSpec {
         }
     }
     let variable = |(name, value): &(String, EnvironmentValue)| match value {
-        EnvironmentValue::Text(value) => Some(Variable { name: name.clone(), value: value.clone(), secret: false }),
+        EnvironmentValue::Text(value) => {
+            Some(Variable { name: name.clone(), value: value.clone(), secret: false })
+        }
         EnvironmentValue::From(from) => {
             let value = std::env::var(from).ok()?;
             Some(Variable { name: name.clone(), value, secret: true })
