@@ -159,6 +159,12 @@ on_stores! {
         run.end.finish(Ok("x".into())).await.unwrap();
         let again = world.reloaded();
         assert_eq!(again.ensure_session(&info.id, None).await.unwrap().info.path.to_vec(), vec![info.id.clone()]);
+        let of_parent = again.resume_root(&id("nobody")).await.unwrap().start("x").await.unwrap();
+        let lines = log(&again, &info.id).await.len();
+        let of_orphan = again.resume_child(&info.id).await.unwrap().start("y").await.unwrap();
+        of_orphan.end.finish(Ok("y".into())).await.unwrap();
+        assert!(log(&again, &info.id).await.len() > lines, "its own log, not that of the other tree");
+        of_parent.end.tree_at_rest().await;
     }
 
     async fn l4_spawn_events_and_row_agree_on_depth_at_every_level(world) {

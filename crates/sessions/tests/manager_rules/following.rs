@@ -93,6 +93,24 @@ on_stores! {
     }
 }
 
+#[tokio::test]
+async fn l18_an_end_between_two_looks_is_not_missed() {
+    let world = World::memory();
+    let root = world.root().await;
+    let root_id = root.context.session().id.clone();
+    root.context.record_process("settled".to_owned()).await.unwrap();
+    let manager = world.manager.clone();
+    let follow = manager.follow(&root_id, 3);
+    let holding = world.store.hold_a_read();
+    let (followed, ()) = tokio::join!(tokio::spawn(all(follow)), async {
+        // It has read that there is nothing; before it goes on, the tree ends.
+        holding.await;
+        root.end.finish(Ok("x".into())).await.unwrap();
+        world.store.let_reads_go();
+    });
+    assert_eq!(followed.unwrap().len(), 3, "message, end, status");
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l18_another_process_on_the_same_file_follows_live() {

@@ -222,3 +222,72 @@ async fn l13_trees_at_rest_leave_memory_and_come_back() {
         assert_eq!(manager.store().runs(root.clone()).await.unwrap().len(), 2);
     }
 }
+
+#[tokio::test]
+async fn l16_what_was_queued_behind_a_failed_write_leaves_no_hole_in_the_log() {
+    let world = World::memory();
+    let root = world.root().await;
+    let root_id = root.context.session().id.clone();
+    root.context.record_process("settled".to_owned()).await.unwrap();
+    world.store.hold();
+    root.context.emit(tokens("lost", 1)).await.unwrap();
+    world.store.held_up(1).await;
+    root.context.emit(tokens("behind it", 1)).await.unwrap();
+    // Only the first is refused; then the store has room again.
+    let refused = std::sync::atomic::AtomicBool::new(false);
+    world.store.fail(move |_| {
+        let first = !refused.swap(true, std::sync::atomic::Ordering::SeqCst);
+        first.then(|| StoreError::Full { store: "here".to_owned() })
+    });
+    world.store.let_go();
+    assert_eq!(root.end.finish(Ok("x".into())).await.unwrap(), Outcome::Completed, "its end is written");
+    assert_eq!(count(&world.manager, &root_id, "usage").await, 0);
+}
+
+/// A manager that keeps no tree at rest in memory.
+fn forgetful(store: &Arc<Watched>) -> SessionManager {
+    let options = ManagerOptions { max_resting_trees: 0, ..ManagerOptions::default() };
+    SessionManager::new(Arc::clone(store) as _, options)
+}
+
+#[tokio::test]
+async fn l12_the_last_word_of_a_forgotten_tree_is_written_before_the_tree_is_read_again() {
+    let store = Arc::new(Watched::new(Arc::new(MemoryStore::new())));
+    let manager = forgetful(&store);
+    let first = manager.create_root(root()).await.unwrap().start("x").await.unwrap();
+    let first_id = first.context.session().id.clone();
+    let late = first.context.emitter();
+    first.end.finish(Ok("x".into())).await.unwrap();
+    drop(first.context);
+    store.hold_tree(&first_id);
+    late.emit(text("last word")).await.unwrap();
+    drop(late);
+    store.held_up(1).await;
+    // Another tree comes, the first one goes.
+    drop(manager.create_root(root()).await.unwrap());
+    let (again, id) = (manager.clone(), first_id.clone());
+    let resumed = tokio::spawn(async move { again.resume_root(&id).await.map(drop) });
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    store.let_go();
+    resumed.await.unwrap().unwrap();
+    let lines = log(&manager, &first_id).await;
+    assert!(lines.iter().any(|line| line.late && line.event.data().get().contains("last word")));
+}
+
+#[tokio::test]
+async fn l12_a_tree_that_somebody_still_speaks_for_is_not_forgotten() {
+    let store = Arc::new(Watched::new(Arc::new(MemoryStore::new())));
+    let manager = forgetful(&store);
+    let first = manager.create_root(root()).await.unwrap().start("x").await.unwrap();
+    let first_id = first.context.session().id.clone();
+    let late = first.context.emitter();
+    first.end.finish(Ok("x".into())).await.unwrap();
+    drop(first.context);
+    drop(manager.create_root(root()).await.unwrap());
+    let second = manager.resume_root(&first_id).await.unwrap().start("y").await.unwrap();
+    late.emit(text("late")).await.unwrap();
+    second.end.finish(Ok("y".into())).await.unwrap();
+    assert!(log(&manager, &first_id).await.iter().any(|line| line.late && line.event.kind() == "text_delta"));
+}

@@ -48,6 +48,30 @@ on_stores! {
         assert_eq!(log(&world.manager, &root_id).await[0].seq, 1);
     }
 
+    async fn l14_nothing_starts_in_what_is_being_deleted(world) {
+        let root = world.root().await;
+        let child = child_of(&root, "a").await;
+        let child_id = child.context.session().id.clone();
+        child.end.finish(Ok("x".into())).await.unwrap();
+        world.store.hold();
+        let (manager, id) = (world.manager.clone(), child_id.clone());
+        let deleting = tokio::spawn(async move { manager.delete(&id).await.unwrap() });
+        world.store.held_up(1).await;
+        assert!(matches!(world.manager.resume_child(&child_id).await, Err(Refused::UnknownSession { .. })));
+        world.store.let_go();
+        assert_eq!(deleting.await.unwrap(), std::slice::from_ref(&child_id));
+        assert!(world.manager.session(&child_id).await.unwrap().is_none());
+    }
+
+    async fn l14_a_delete_that_fails_leaves_everything_as_it_was(world) {
+        let [r, a, ..] = world.family().await;
+        world.store.fail(|_| Some(StoreError::Busy { store: "here".to_owned(), waited: std::time::Duration::ZERO }));
+        assert!(matches!(world.manager.delete(&a).await, Err(Refused::Store(StoreError::Busy { .. }))));
+        world.store.heal();
+        drop(world.manager.resume_child(&a).await.unwrap());
+        assert_eq!(world.manager.subtree(&r).await.unwrap().len(), 4);
+    }
+
     async fn l3_retention_deletes_whole_trees_at_rest_and_keeps_what_runs(world) {
         let old = world.family().await;
         let running = world.root().await;

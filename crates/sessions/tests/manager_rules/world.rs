@@ -142,7 +142,12 @@ pub(crate) struct Watched {
     commits: AtomicUsize,
     /// While true, commits wait.
     held: watch::Sender<bool>,
+    /// Only those of this tree, if given.
+    held_tree: Mutex<Option<SessionId>>,
     waiting: watch::Sender<usize>,
+    /// While true, what was read of a log is not given yet.
+    reads_held: watch::Sender<bool>,
+    reads_waiting: watch::Sender<usize>,
     fault: Mutex<Option<Fault>>,
     pub(crate) own_name: Mutex<Option<OwnerId>>,
     pub(crate) alive: Mutex<Vec<OwnerId>>,
@@ -155,7 +160,10 @@ impl Watched {
             inner,
             commits: AtomicUsize::new(0),
             held: watch::Sender::new(false),
+            held_tree: Mutex::default(),
             waiting: watch::Sender::new(0),
+            reads_held: watch::Sender::new(false),
+            reads_waiting: watch::Sender::new(0),
             fault: Mutex::default(),
             own_name: Mutex::default(),
             alive: Mutex::default(),
@@ -179,8 +187,25 @@ impl Watched {
         self.held.send_replace(true);
     }
 
+    /// As [`hold`](Self::hold), for the commits of one tree.
+    pub(crate) fn hold_tree(&self, root: &SessionId) {
+        *self.held_tree.lock().unwrap() = Some(root.clone());
+        self.hold();
+    }
+
     pub(crate) fn let_go(&self) {
         self.held.send_replace(false);
+        *self.held_tree.lock().unwrap() = None;
+    }
+
+    /// Holds up what is read of logs from now on; returns once somebody waits for it.
+    pub(crate) async fn hold_a_read(&self) {
+        self.reads_held.send_replace(true);
+        self.reads_waiting.subscribe().wait_for(|waiting| *waiting > 0).await.unwrap();
+    }
+
+    pub(crate) fn let_reads_go(&self) {
+        self.reads_held.send_replace(false);
     }
 
     /// Returns once so many commits wait.
@@ -206,9 +231,12 @@ pub(crate) fn no_rows(batch: &Batch) -> Option<StoreError> {
 impl SessionStore for Watched {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
         Box::pin(async move {
-            self.waiting.send_modify(|waiting| *waiting += 1);
-            self.held.subscribe().wait_for(|held| !held).await.unwrap();
-            self.waiting.send_modify(|waiting| *waiting -= 1);
+            let only = self.held_tree.lock().unwrap().clone();
+            if only.is_none_or(|root| batch.fence.as_ref().is_some_and(|fence| fence.root == root)) {
+                self.waiting.send_modify(|waiting| *waiting += 1);
+                self.held.subscribe().wait_for(|held| !held).await.unwrap();
+                self.waiting.send_modify(|waiting| *waiting -= 1);
+            }
             let fault = self.fault.lock().unwrap().as_ref().and_then(|fault| fault(&batch));
             if let Some(error) = fault {
                 return Err(error);
@@ -239,7 +267,15 @@ impl SessionStore for Watched {
     }
 
     fn events(&self, query: EventQuery) -> BoxFuture<'_, Result<Vec<LogRow>, StoreError>> {
-        self.inner.events(query)
+        Box::pin(async move {
+            let lines = self.inner.events(query).await;
+            if *self.reads_held.borrow() {
+                self.reads_waiting.send_modify(|waiting| *waiting += 1);
+                self.reads_held.subscribe().wait_for(|held| !held).await.unwrap();
+                self.reads_waiting.send_modify(|waiting| *waiting -= 1);
+            }
+            lines
+        })
     }
 
     fn open_commands(&self, root: SessionId) -> BoxFuture<'_, Result<Vec<CommandRow>, StoreError>> {
