@@ -3,12 +3,18 @@
 //! What waits while a commit is in flight goes into the next one together; consecutive deltas of one run
 //! become one. Nothing is shown before its commit, so a number that was shown is never given again.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use offspring_protocol::{Envelope, Event, RawEvent, RunId, SessionInfo, event::TextDelta};
 use offspring_tree::lifecycle::{Signal, Transition};
 use smallvec::SmallVec;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::DropGuard;
 
 use crate::{
@@ -24,6 +30,9 @@ use crate::{
 const QUEUE: usize = 256;
 /// Operations that go into one commit.
 const MAX_OPS_PER_COMMIT: usize = 512;
+/// How long lines that nobody waits for may wait for more before they are committed (rule L16 allows 50 ms):
+/// a run's start for the process that is recorded right after it, the last output of a program for its end.
+const LINGER: Duration = Duration::from_millis(4);
 /// A merged delta is not longer than this (rule L16).
 const MAX_MERGED_BYTES: usize = 4 << 10;
 
@@ -131,16 +140,19 @@ pub(crate) async fn write(
         if waiting.is_empty() && ops.recv_many(&mut waiting, MAX_OPS_PER_COMMIT).await == 0 {
             return;
         }
+        linger(&mut waiting, &mut ops).await;
         refuse_after_failure(&state, &mut waiting);
         let later = split(&mut waiting);
         let mut followers: Vec<Then> = Vec::new();
         let batch = Numbered::new(&state, &fence, last_seq, &mut waiting, &mut followers);
         waiting = later;
-        if batch.batch.writes.is_empty() && followers.is_empty() {
-            continue;
-        }
-        match store.commit(batch.batch).await {
-            Ok(_) => {
+        // With nothing to write somebody only wants to know that what came before is written.
+        let written = match batch.batch.writes.is_empty() {
+            true => Ok(()),
+            false => store.commit(batch.batch).await.map(drop),
+        };
+        match written {
+            Ok(()) => {
                 last_seq = batch.last_seq;
                 // Members first: whoever hears of a child finds it here too.
                 let followers: Vec<Done> = followers.into_iter().map(Done::from).collect();
@@ -154,6 +166,24 @@ pub(crate) async fn write(
                 }
                 followers.into_iter().for_each(|then| then.refuse(&error));
             }
+        }
+    }
+}
+
+/// Takes more in, as long as nobody waits for an answer, for at most [`LINGER`].
+async fn linger(waiting: &mut Vec<Op>, ops: &mut mpsc::Receiver<Op>) {
+    let mut looked_at = 0;
+    let until = Instant::now() + LINGER;
+    loop {
+        let urgent = waiting[looked_at..].iter().any(|op| op.alone || !matches!(op.then, Then::Nothing));
+        looked_at = waiting.len();
+        if urgent || looked_at >= QUEUE {
+            return;
+        }
+        match timeout_at(until, ops.recv_many(waiting, MAX_OPS_PER_COMMIT)).await {
+            // More came, and perhaps somebody who waits.
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return,
         }
     }
 }

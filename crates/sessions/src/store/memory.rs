@@ -188,7 +188,11 @@ impl State {
                     if let Some(row) = self.sessions.get_mut(&run.session_id) {
                         match row.runs.iter_mut().rfind(|old| old.id == run.id) {
                             Some(old) => *old = *run,
-                            None => row.runs.push(*run),
+                            None => {
+                                // Nearly every session has one run; a list that grows by itself holds four.
+                                row.runs.reserve_exact(1);
+                                row.runs.push(*run);
+                            }
                         }
                     }
                 }

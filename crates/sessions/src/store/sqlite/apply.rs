@@ -45,6 +45,9 @@ struct RunKey {
 pub(super) struct Applier {
     sessions: Map<SessionId, Keys>,
     runs: Map<(i64, RunId), RunKey>,
+    /// The n of a session's last run, 0 for none, where `runs` has every run of the session: then nothing
+    /// needs to be asked for a new one.
+    last_run: Map<i64, i64>,
     trees: Map<SessionId, Tree>,
     /// Trees whose rows must be written before the commit.
     changed: Vec<SessionId>,
@@ -68,10 +71,15 @@ impl Applier {
 
     /// Forgets everything: the transaction was undone.
     pub(super) fn forget(&mut self) {
-        self.sessions.clear();
-        self.runs.clear();
+        self.forget_sessions();
         self.trees.clear();
         self.changed.clear();
+    }
+
+    fn forget_sessions(&mut self) {
+        self.sessions.clear();
+        self.runs.clear();
+        self.last_run.clear();
     }
 
     /// Writes the trees' rows; once per transaction, not once per line.
@@ -105,8 +113,7 @@ impl Applier {
                 (tree, Ok(Committed { last_seq }))
             }
             Err(fault) => {
-                self.sessions.clear();
-                self.runs.clear();
+                self.forget_sessions();
                 (before, Err(fault))
             }
         };
@@ -330,6 +337,7 @@ impl Applier {
         }
         let key = conn.last_insert_rowid();
         self.sessions.insert(data.id.clone(), Keys { key, tree: tree_key.unwrap_or(key) });
+        self.last_run.insert(key, 0);
         if is_root {
             conn.prepare_cached(
                 "INSERT INTO trees (key, owner, epoch, last_seq, open_runs) VALUES (?1, ?2, ?3, 0, 0)",
@@ -352,6 +360,9 @@ impl Applier {
         if let Some(run) = self.runs.get(&name) {
             return Ok(Some(*run));
         }
+        if self.last_run.contains_key(&session) {
+            return Ok(None);
+        }
         // From the end: it is nearly always the last run that is asked for.
         let found = conn
             .prepare_cached(
@@ -370,9 +381,13 @@ impl Applier {
     /// Gives by how much the number of open runs changed.
     fn write_run(&mut self, conn: &Connection, session: i64, run: &RunRecord) -> Result<i64, Fault> {
         let before = self.run_key(conn, session, &run.id)?;
-        let n = match before {
-            Some(before) => before.n,
-            None => conn
+        let n = match (before, self.last_run.get_mut(&session)) {
+            (Some(before), _) => before.n,
+            (None, Some(last)) => {
+                *last += 1;
+                *last
+            }
+            (None, None) => conn
                 .prepare_cached("SELECT coalesce(max(n), 0) + 1 FROM runs WHERE session = ?1")?
                 .query_row([session], |row| row.get(0))?,
         };
@@ -505,8 +520,7 @@ impl Applier {
             tree.changed = true;
         }
         // A key may be used again.
-        self.sessions.clear();
-        self.runs.clear();
+        self.forget_sessions();
         self.deleted = true;
         Ok(())
     }
