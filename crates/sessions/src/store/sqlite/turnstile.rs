@@ -107,16 +107,27 @@ mod tests {
     #[test]
     fn who_waits_is_let_in_before_the_one_that_just_left_comes_again() {
         let dir = tempfile::tempdir().unwrap();
-        let hot = Turnstile::open(&place(dir.path()), dir.path()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        let waiting = thread::spawn({
+        let hot = Turnstile::open(&place(dir.path()), dir.path()).unwrap();
+        for _ in 0..20 {
+            let turn = hot.enter(deadline).unwrap().unwrap();
+            let (leave, left) = std::sync::mpsc::channel();
             let cold = Turnstile::open(&place(dir.path()), dir.path()).unwrap();
-            move || (0..20).all(|_| cold.enter(deadline).unwrap().is_some())
-        });
-        while !waiting.is_finished() {
-            let _turn = hot.enter(deadline).unwrap().unwrap();
-            thread::yield_now();
+            let waiting = thread::spawn(move || {
+                let turn = cold.enter(deadline).unwrap();
+                left.recv().unwrap();
+                turn.is_some()
+            });
+            // Until it stands first in line.
+            while hot.next.try_lock().is_ok() {
+                hot.next.unlock().unwrap();
+                assert!(Instant::now() < deadline);
+                thread::yield_now();
+            }
+            drop(turn);
+            assert!(hot.enter(Instant::now()).unwrap().is_none(), "it came in before the one that waited");
+            leave.send(()).unwrap();
+            assert!(waiting.join().unwrap());
         }
-        assert!(waiting.join().unwrap());
     }
 }
