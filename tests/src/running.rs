@@ -36,7 +36,6 @@ impl Finished {
     /// # Panics
     /// If not.
     #[track_caller]
-    #[must_use]
     pub fn with(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self

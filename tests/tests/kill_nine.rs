@@ -43,7 +43,8 @@ impl Job {
     fn new() -> Self {
         let world = World::new();
         for (name, lines) in [("main.c", 1_200), ("part/one.c", 300), ("part/two.py", 40)] {
-            let text: String = (0..lines).map(|n| format!("value_{n} = {n}; // TODO later, FIXME now\n")).collect();
+            let text: String =
+                (0..lines).map(|n| format!("value_{n} = {n}; // TODO later, FIXME now\n")).collect();
             world.write(&format!("here/{name}"), &text);
         }
         world.write("here/package.json", "{\"dependencies\": {\"left-pad\": \"*\"}}\n");
@@ -83,12 +84,16 @@ impl Job {
         run.send(Signal::KILL);
         let done = run.finish();
         // One that was quicker than those that were measured has ended before: no run was open.
-        assert!(done.signal == Some(9) && done.stderr.is_empty() || done.code == Some(0), "{moment:?}: {done:?}");
+        assert!(
+            done.signal == Some(9) && done.stderr.is_empty() || done.code == Some(0),
+            "{moment:?}: {done:?}"
+        );
 
         // As it was left, before any command of ours touches it.
         let open = if self.world.db().exists() { look_into(&self.world.db()) } else { 0 };
         let whole = done.stdout.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let announced: Vec<&str> = whole.lines().filter(|line| !line.contains("\"kind\":\"answer\"")).collect();
+        let announced: Vec<&str> =
+            whole.lines().filter(|line| !line.contains("\"kind\":\"answer\"")).collect();
         let Some(first) = announced.first() else {
             self.world.until_nothing_lives(Duration::from_secs(5));
             return open;
@@ -137,8 +142,9 @@ fn look_into(db: &Path) -> u32 {
     let check: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
     // A program that was killed while it made the file has left none of its tables, or all of them.
-    let tables: u32 =
-        store.query_row("SELECT count(*) FROM sqlite_master WHERE name = 'runs'", [], |row| row.get(0)).unwrap();
+    let tables: u32 = store
+        .query_row("SELECT count(*) FROM sqlite_master WHERE name = 'runs'", [], |row| row.get(0))
+        .unwrap();
     if tables == 0 {
         return 0;
     }

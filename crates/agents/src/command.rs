@@ -4,15 +4,12 @@
 //! the outcome. It gets an explicit environment (rule W10), a process group and a guard of its own (rule
 //! L14), the session's working directory, and the means to delegate.
 
-use std::{
-    ffi::OsString,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use offspring_delegation::{Agent, BuildError, Delegator, NodeFactory, NodeSpec, OnExit, Prompt, Variable, Worker};
+use offspring_delegation::{
+    Agent, BuildError, Delegator, NodeFactory, NodeSpec, OnExit, Prompt, Variable, Worker,
+};
 use offspring_process::{Environment, GuardProgram, resolve_program};
 use offspring_protocol::{AgentType, NodeName, SessionLimits};
 use offspring_sessions::{Answer, RunContext, RunError};
@@ -183,7 +180,8 @@ impl Command {
             return Err(empty.help("name a program: command: [sh, script.sh]"));
         };
         if stop_grace_ms > MAX_GRACE_MS {
-            let message = format!("`stop_grace_ms` is {stop_grace_ms}, and a cancel waits for {MAX_GRACE_MS} at most");
+            let message =
+                format!("`stop_grace_ms` is {stop_grace_ms}, and a cancel waits for {MAX_GRACE_MS} at most");
             return Err(BuildError::key("stop_grace_ms", message).help(format!("say {MAX_GRACE_MS} or less")));
         }
         if let Some(argument) = command.iter().find(|argument| argument.contains('\0')) {

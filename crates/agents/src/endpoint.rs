@@ -24,8 +24,8 @@ use offspring_delegation::{Delegator, Subagent, TaskError, TaskRequest, Worker, 
 use offspring_protocol::{
     RunState,
     control::{
-        HELLO, HelloParams, HelloResult, NODE_LIST, NodeListResult, TASK_CANCEL, TASK_OUTPUT, TASK_START, TASK_STATUS,
-        TaskParams, TaskResult, TaskStartParams,
+        HELLO, HelloParams, HelloResult, NODE_LIST, NodeListResult, TASK_CANCEL, TASK_OUTPUT, TASK_START,
+        TASK_STATUS, TaskParams, TaskResult, TaskStartParams,
     },
     rpc::{self, ErrorObject, Id},
 };
@@ -125,7 +125,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the system has no randomness to give.
-    pub fn grant(&self, run: Arc<RunContext>, workers: Vec<Worker>, max_prompt_bytes: u64) -> io::Result<Grant> {
+    pub fn grant(
+        &self,
+        run: Arc<RunContext>,
+        workers: Vec<Worker>,
+        max_prompt_bytes: u64,
+    ) -> io::Result<Grant> {
         let mut random = [0_u8; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -203,7 +208,8 @@ fn methods(inner: Arc<Inner>) -> Result<Methods, jsonrpsee::core::RegisterMethod
     module.register_async_method(HELLO, |params, connection, _| async move {
         let HelloParams { token } = parse(&params)?;
         let granted = lock(&connection.inner.grants).get(&token).cloned();
-        let granted = granted.ok_or_else(|| error(rpc::code::UNAUTHORIZED, "no run has this token, or it has ended"))?;
+        let granted = granted
+            .ok_or_else(|| error(rpc::code::UNAUTHORIZED, "no run has this token, or it has ended"))?;
         let session = granted.run.session();
         let result = HelloResult { session: session.id.clone(), depth: session.depth };
         // A second hello does not change who a connection speaks for.
@@ -236,7 +242,9 @@ fn methods(inner: Arc<Inner>) -> Result<Methods, jsonrpsee::core::RegisterMethod
     })?;
     module.register_async_method(NODE_LIST, |_, connection, _| async move {
         connection.granted()?;
-        RpcResult::Ok(NodeListResult { nodes: Subagent::new(&connection.inner.delegator).list_available_nodes() })
+        RpcResult::Ok(NodeListResult {
+            nodes: Subagent::new(&connection.inner.delegator).list_available_nodes(),
+        })
     })?;
     Ok(module)
 }
@@ -247,12 +255,16 @@ async fn start(connection: &Connection, params: TaskStartParams) -> RpcResult<Ta
     let TaskStartParams { node, prompt, description, detach, cwd, metadata } = params;
     let (bytes, max) = (prompt.len(), granted.max_prompt_bytes);
     if bytes as u64 > max {
-        let message = format!("the prompt has {bytes} bytes and the limit is {max} (limits.max_prompt_bytes)");
+        let message =
+            format!("the prompt has {bytes} bytes and the limit is {max} (limits.max_prompt_bytes)");
         return Err(error(rpc::code::LIMIT_REACHED, message));
     }
     if node.as_str().starts_with(workers::PREFIX) && delegator.node(&node).is_err() {
         let workers = Workers::new(delegator, &granted.workers);
-        return workers.ask(&granted.run, node.as_str(), prompt.into()).await.map_err(|failed| task_error(&failed));
+        return workers
+            .ask(&granted.run, node.as_str(), prompt.into())
+            .await
+            .map_err(|failed| task_error(&failed));
     }
     let request = TaskRequest { description, cwd, metadata, ..TaskRequest::new(node, prompt) };
     let subagent = Subagent::new(delegator);
@@ -280,7 +292,7 @@ async fn serve(stream: UnixStream, inner: Arc<Inner>) {
         let next = if greeted { next.await } else { first(next).await };
         greeted = true;
         let answer = match next {
-            Ok(Some(FrameEvent::Frame(frame))) if frame.is_empty() => continue,
+            Ok(Some(FrameEvent::Frame([]))) => continue,
             Ok(Some(FrameEvent::Frame(frame))) => match std::str::from_utf8(frame) {
                 Ok(text) => {
                     let Ok(place) = Arc::clone(&room).acquire_owned().await else { break };
@@ -295,9 +307,10 @@ async fn serve(stream: UnixStream, inner: Arc<Inner>) {
                 }
                 Err(_) => refusal(rpc::code::PARSE_ERROR, "a frame is not UTF-8"),
             },
-            Ok(Some(FrameEvent::FrameTooLarge { .. })) => {
-                refusal(rpc::code::INVALID_REQUEST, format!("a frame is longer than {FRAME_LIMIT_BYTES} bytes"))
-            }
+            Ok(Some(FrameEvent::FrameTooLarge { .. })) => refusal(
+                rpc::code::INVALID_REQUEST,
+                format!("a frame is longer than {FRAME_LIMIT_BYTES} bytes"),
+            ),
             Ok(Some(FrameEvent::Unterminated { .. }) | None) | Err(_) => break,
         };
         if answers.send(answer).await.is_err() {
@@ -309,7 +322,9 @@ async fn serve(stream: UnixStream, inner: Arc<Inner>) {
 }
 
 /// The first frame has to come in time: a connection that says nothing is closed.
-async fn first<T>(next: impl Future<Output = Result<Option<T>, offspring_transport::ReadError>>) -> Result<Option<T>, offspring_transport::ReadError> {
+async fn first<T>(
+    next: impl Future<Output = Result<Option<T>, offspring_transport::ReadError>>,
+) -> Result<Option<T>, offspring_transport::ReadError> {
     tokio::time::timeout(HELLO_WITHIN, next).await.unwrap_or(Ok(None))
 }
 

@@ -31,12 +31,15 @@ impl Home {
     /// # Errors
     /// When no directory can be made.
     pub fn new(program: &Path) -> io::Result<Self> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let runtime =
+            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
         let mut last = None;
         for base in runtime.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")]) {
             match Self::new_in(&base, program) {
                 Ok(home) if home.socket().as_os_str().len() <= LONGEST_SOCKET => return Ok(home),
-                Ok(_) => last = Some(io::Error::other(format!("{} is too long for a socket", base.display()))),
+                Ok(_) => {
+                    last = Some(io::Error::other(format!("{} is too long for a socket", base.display())));
+                }
                 Err(error) => last = Some(error),
             }
         }

@@ -149,7 +149,7 @@ pub(crate) struct Cancel {
         id=$(offspring task --detach slow \"Measure\") && offspring task output \"$id\""
 )]
 pub(crate) struct Task {
-    /// The node to delegate to (an agent, a team, or ask_<worker>), or one of nodes, status, output, cancel.
+    /// The node to delegate to (an agent, a team, or ask_WORKER), or one of nodes, status, output, cancel.
     pub(crate) node: String,
     /// What it is asked (`-` reads it from stdin), or the task's id.
     pub(crate) prompt: Option<String>,

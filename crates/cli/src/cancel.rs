@@ -12,15 +12,21 @@ pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCod
     let (manager, _) = store::manager(db).await?;
     let session = find::session(&manager, &args.session).await?.data.id;
     let (word, text) = match manager.request_cancel(&session).await? {
-        CancelAnswer::Done(cancelled) => ("cancelled", format!("cancelled {} sessions", cancelled.ended.len())),
+        CancelAnswer::Done(cancelled) => {
+            ("cancelled", format!("cancelled {} sessions", cancelled.ended.len()))
+        }
         CancelAnswer::Owner(answer) if answer.starts_with("not cancelled") => {
             return Err(Failure::new(format!("{session}: {answer}")));
         }
         CancelAnswer::Owner(answer) => ("cancelled", answer),
         CancelAnswer::OwnerGone(recovered) => {
             let ended = recovered.interrupted.len();
-            let killed = tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
-            ("interrupted", format!("its program was gone: {ended} runs are interrupted, {killed} processes ended"))
+            let killed =
+                tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
+            (
+                "interrupted",
+                format!("its program was gone: {ended} runs are interrupted, {killed} processes ended"),
+            )
         }
         CancelAnswer::AtRest => ("at_rest", "nothing of it was running".to_owned()),
         CancelAnswer::NoAnswer => {

@@ -3,7 +3,10 @@
 use offspring_protocol::SessionId;
 use offspring_sessions::{SessionManager, SessionRecord, store::SessionQuery};
 
-use crate::{failure::Failure, text::{plain, word}};
+use crate::{
+    failure::Failure,
+    text::{plain, word},
+};
 
 /// Ids shown when more than one is meant.
 const SHOWN: usize = 4;
@@ -26,15 +29,25 @@ pub(crate) async fn session(manager: &SessionManager, meant: &str) -> Result<Ses
         }
     }
     match found.len() {
-        0 => Err(Failure::new(format!("no session {shown}: `offspring ls` lists the roots, `offspring tree` their children"))),
+        0 => Err(Failure::new(format!(
+            "no session {shown}: `offspring ls` lists the roots, `offspring tree` their children"
+        ))),
         1 => Ok(found.remove(0)),
         more => {
             let ids = found.iter().take(SHOWN).map(|record| {
-                format!("  {} {} ({})", record.data.id, plain(record.data.agent_name.as_str()), word(record.run_state()))
+                format!(
+                    "  {} {} ({})",
+                    record.data.id,
+                    plain(record.data.agent_name.as_str()),
+                    word(record.run_state())
+                )
             });
             let ids: Vec<String> = ids.collect();
             let others = if more > SHOWN { "\n  …" } else { "" };
-            Err(Failure::usage(format!("{shown} is the beginning of several ids:\n{}{others}", ids.join("\n"))))
+            Err(Failure::usage(format!(
+                "{shown} is the beginning of several ids:\n{}{others}",
+                ids.join("\n")
+            )))
         }
     }
 }

@@ -59,7 +59,12 @@ fn lock(tree: &Mutex<Tree>) -> MutexGuard<'_, Tree> {
 
 impl Live {
     /// Shows a run; with `quiet` it shows nothing. `heard` was subscribed before the run began.
-    pub(crate) fn start(manager: &SessionManager, root: &Arc<SessionInfo>, heard: Subscription, quiet: bool) -> Self {
+    pub(crate) fn start(
+        manager: &SessionManager,
+        root: &Arc<SessionInfo>,
+        heard: Subscription,
+        quiet: bool,
+    ) -> Self {
         let mut tree = Tree::default();
         tree.add(root);
         let tree = Arc::new(Mutex::new(tree));
@@ -119,7 +124,12 @@ struct View {
 }
 
 impl View {
-    async fn draw(self, mut heard: Subscription, screen: Option<MultiProgress>, mut stopped: watch::Receiver<bool>) {
+    async fn draw(
+        self,
+        mut heard: Subscription,
+        screen: Option<MultiProgress>,
+        mut stopped: watch::Receiver<bool>,
+    ) {
         let mut lines = screen.map(Lines::new);
         let mut redraw = tokio::time::interval(REDRAW);
         loop {
@@ -296,7 +306,8 @@ impl Tree {
     fn lines(&self, height: usize, width: usize) -> Vec<String> {
         let drawn = branches(&self.rows, |row| &row.info.id, |row| row.info.parent.as_ref());
         let room = if drawn.len() > height { height.saturating_sub(1) } else { height };
-        let mut spare = room.saturating_sub(drawn.iter().filter(|(_, row)| row.state == RunState::Running).count());
+        let mut spare =
+            room.saturating_sub(drawn.iter().filter(|(_, row)| row.state == RunState::Running).count());
         let mut at_work = room;
         let mut folded = 0;
         let mut lines = Vec::new();
@@ -307,10 +318,14 @@ impl Tree {
                 continue;
             }
             *budget -= 1;
-            lines.push(truncate_str(&format!("{branch}{}", row.line()), width.saturating_sub(1), "…").into_owned());
+            lines.push(
+                truncate_str(&format!("{branch}{}", row.line()), width.saturating_sub(1), "…").into_owned(),
+            );
         }
         if folded > 0 {
-            lines.push(truncate_str(&format!("… and {folded} more"), width.saturating_sub(1), "…").into_owned());
+            lines.push(
+                truncate_str(&format!("… and {folded} more"), width.saturating_sub(1), "…").into_owned(),
+            );
         }
         lines
     }
@@ -335,7 +350,8 @@ impl Row {
         let state = Some(self.state);
         let name = plain(self.info.agent_name.as_str());
         let took = self.took.unwrap_or_else(|| self.since.elapsed());
-        let took = if self.state == RunState::Pending { String::new() } else { format!(" {}", duration(took)) };
+        let took =
+            if self.state == RunState::Pending { String::new() } else { format!(" {}", duration(took)) };
         let last = if self.last.is_empty() { String::new() } else { format!("  {}", self.last) };
         format!("{} {name} {}{took}{last}", sign(state), word(state))
     }

@@ -93,7 +93,8 @@ fn directory(named: Option<&Path>) -> Result<String, Failure> {
     if !found.is_dir() {
         return Err(Failure::usage(format!("--dir {shown} is not a directory")));
     }
-    let not_text = |_| Failure::usage(format!("--dir {shown}: the path is not valid UTF-8 and cannot be stored"));
+    let not_text =
+        |_| Failure::usage(format!("--dir {shown}: the path is not valid UTF-8 and cannot be stored"));
     found.into_os_string().into_string().map_err(not_text)
 }
 
@@ -245,10 +246,15 @@ impl Summary {
     ) -> Result<Self, Failure> {
         let records = pool.manager().subtree(root).await?;
         let failed = records.iter().filter(|record| {
-            record.run_state().and_then(|run| run.outcome()).is_some_and(|outcome| outcome != Outcome::Completed)
+            record
+                .run_state()
+                .and_then(|run| run.outcome())
+                .is_some_and(|outcome| outcome != Outcome::Completed)
         });
         let db = match place.file() {
-            Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => format!(" --db {}", shell_word(&file.to_string_lossy())),
+            Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => {
+                format!(" --db {}", shell_word(&file.to_string_lossy()))
+            }
             _ => String::new(),
         };
         Ok(Self {
@@ -271,7 +277,9 @@ impl Summary {
         let wall = duration(self.wall);
         let plural = if *sessions == 1 { "session" } else { "sessions" };
         let outcome = self.outcome.as_str();
-        let line = format!("{outcome}: {sessions} {plural}, depth {depth}, {failures} failed, {wall}, stored in {stored}");
+        let line = format!(
+            "{outcome}: {sessions} {plural}, depth {depth}, {failures} failed, {wall}, stored in {stored}"
+        );
         match &self.look {
             Some(look) => tell(&format!("{line}; look at it with: {look}")),
             None => tell(&line),

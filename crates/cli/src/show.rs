@@ -49,7 +49,8 @@ pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, F
     let lines = transcript(&manager, &record).await?;
     if args.json {
         let transcript = lines.iter().map(LineJson::from).collect();
-        let shown = ShowJson { session: &record.data, state: record.state().as_str(), runs: &runs, transcript };
+        let shown =
+            ShowJson { session: &record.data, state: record.state().as_str(), runs: &runs, transcript };
         return finish(&format!("{}\n", serde_json::to_string(&shown)?));
     }
     finish(&format!("{}\n{}", header(&record, &runs), words(&lines)))
@@ -95,8 +96,11 @@ fn header(record: &SessionRecord, runs: &[RunRecord]) -> String {
 
 /// The transcript for people: whole messages where there are, pieces where a run ended without one.
 fn words(lines: &[LogRow]) -> String {
-    let whole: HashSet<&RunId> =
-        lines.iter().filter(|line| line.event.kind() == "message_complete").filter_map(|line| line.run.as_ref()).collect();
+    let whole: HashSet<&RunId> = lines
+        .iter()
+        .filter(|line| line.event.kind() == "message_complete")
+        .filter_map(|line| line.run.as_ref())
+        .collect();
     let mut text = String::new();
     let mut open = false;
     for line in lines {
@@ -133,16 +137,19 @@ fn words(lines: &[LogRow]) -> String {
 pub(crate) fn said(event: &Event) -> Option<String> {
     Some(match event {
         Event::RunStarted(run) => format!("> {}", run.prompt.trim_end().replace('\n', "\n> ")),
-        Event::SpawnSessionStart(spawn) => {
-            format!("+ {} ({}) {} {}", spawn.source_name, spawn.source_type, spawn.child_session_id, spawn.description)
-                .trim_end()
-                .to_owned()
-        }
+        Event::SpawnSessionStart(spawn) => format!(
+            "+ {} ({}) {} {}",
+            spawn.source_name, spawn.source_type, spawn.child_session_id, spawn.description
+        )
+        .trim_end()
+        .to_owned(),
         Event::ToolCallStart(call) => {
             let input = call.input.as_ref().map_or("", |input| input.get());
             format!("~ {} {input}", call.tool_name)
         }
-        Event::ToolCallComplete(call) if call.is_error => format!("~ {} failed: {}", call.tool_name, call.output),
+        Event::ToolCallComplete(call) if call.is_error => {
+            format!("~ {} failed: {}", call.tool_name, call.output)
+        }
         Event::MessageComplete(message) => message.text.trim_end_matches('\n').to_owned(),
         Event::RunError(error) => format!("✗ {}", error.message),
         Event::StreamComplete(end) if end.cancelled => "⊘ cancelled".to_owned(),

@@ -57,7 +57,8 @@ impl Place {
 }
 
 fn state_directory() -> Result<PathBuf, Failure> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     let none = "there is no place for sessions: neither XDG_STATE_HOME nor HOME is set\n\
         name a file with --db FILE or OFFSPRING_DB, or keep nothing with --db memory:";
@@ -67,16 +68,19 @@ fn state_directory() -> Result<PathBuf, Failure> {
 /// The manager of a command that looks at sessions. Runs whose program is gone are ended first (rule L13).
 pub(crate) async fn manager(db: Option<PathBuf>) -> Result<(SessionManager, Place), Failure> {
     let place = Place::choose(db, None)?;
-    if let Place::File(path) = &place {
-        if !path.exists() {
-            let none = format!("no sessions yet: {} does not exist\nrun a pool first, or name another file with --db", path.display());
-            return Err(Failure::new(none));
-        }
+    if let Place::File(path) = &place
+        && !path.exists()
+    {
+        return Err(Failure::new(format!(
+            "no sessions yet: {} does not exist\nrun a pool first, or name another file with --db",
+            path.display()
+        )));
     }
     let manager = SessionManager::new(place.open()?, ManagerOptions::default());
     let recovered = manager.recover().await?;
     if !recovered.processes.is_empty() {
-        let ended = tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
+        let ended =
+            tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
         tracing::info!(ended, "processes of interrupted runs were ended");
     }
     Ok((manager, place))

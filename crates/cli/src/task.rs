@@ -18,7 +18,9 @@ use crate::{
 };
 
 pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
-    let (Some(socket), Some(token)) = (std::env::var_os(variables::SOCKET), std::env::var(variables::TOKEN).ok()) else {
+    let (Some(socket), Some(token)) =
+        (std::env::var_os(variables::SOCKET), std::env::var(variables::TOKEN).ok())
+    else {
         return Err(Failure::usage(
             "this is not inside a run: `offspring task` makes a child of the session it is called in, and an agent \
              of a pool calls it; to start a pool use `offspring run MANIFEST PROMPT`",
@@ -63,7 +65,9 @@ pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
 async fn start(client: &mut Client, args: Task) -> Result<ExitCode, Failure> {
     let Task { node, prompt, detach, description, cwd, json } = args;
     let prompt = match prompt.as_deref() {
-        None => return Err(Failure::usage(format!("what should {node} be asked? offspring task {node} PROMPT"))),
+        None => {
+            return Err(Failure::usage(format!("what should {node} be asked? offspring task {node} PROMPT")));
+        }
         Some("-") => read_prompt()?,
         Some(prompt) => prompt.to_owned(),
     };
@@ -86,7 +90,8 @@ pub(crate) fn read_prompt() -> Result<String, Failure> {
 
 /// The answer on stdout as it is: a pipe loses nothing (W11).
 fn answer(result: &TaskResult, json: bool) -> Result<ExitCode, Failure> {
-    let ok = matches!(result.state, RunState::Ended(Outcome::Completed) | RunState::Pending | RunState::Running);
+    let ok =
+        matches!(result.state, RunState::Ended(Outcome::Completed) | RunState::Pending | RunState::Running);
     let text = if json { format!("{}\n", serde_json::to_string(result)?) } else { result.output.clone() };
     match out(&text) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),

@@ -38,7 +38,11 @@ pub(crate) fn duration(duration: Duration) -> String {
 /// An instant in the user's time zone.
 pub(crate) fn instant(at: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(at.0)
-        .map(|at| jiff::ZonedDateTime::new(at, jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string())
+        .map(|at| {
+            jiff::ZonedDateTime::new(at, jiff::tz::TimeZone::system())
+                .strftime("%Y-%m-%d %H:%M:%S")
+                .to_string()
+        })
         .unwrap_or_else(|_| at.0.to_string())
 }
 

@@ -49,7 +49,6 @@ pub(crate) fn pretty(records: &[SessionRecord]) -> String {
     text
 }
 
-
 fn edges(records: &[SessionRecord]) -> impl Iterator<Item = (usize, usize)> {
     let places: std::collections::HashMap<_, _> =
         records.iter().enumerate().map(|(place, record)| (&record.data.id, place)).collect();
@@ -66,7 +65,9 @@ fn label(record: &SessionRecord, escape: impl Fn(char) -> String) -> String {
 
 fn mermaid(records: &[SessionRecord]) -> String {
     // Everything but letters and digits by its number: no name can end the label.
-    let escape = |c: char| if c.is_alphanumeric() || " :_-".contains(c) { c.to_string() } else { format!("#{};", u32::from(c)) };
+    let escape = |c: char| {
+        if c.is_alphanumeric() || " :_-".contains(c) { c.to_string() } else { format!("#{};", u32::from(c)) }
+    };
     let mut text = String::from("flowchart TD\n");
     for (place, record) in records.iter().enumerate() {
         text.push_str(&format!("  s{place}[\"{}\"]\n", label(record, escape)));

@@ -55,7 +55,12 @@ pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode,
 
 /// The number of the tree's last event, once a session and everything below it is at rest.
 async fn end_of(manager: &SessionManager, top: &SessionData) -> Result<Option<u64>, StoreError> {
-    if manager.subtree(&top.id).await?.iter().any(|record| record.run_state().is_some_and(|run| run.is_open())) {
+    if manager
+        .subtree(&top.id)
+        .await?
+        .iter()
+        .any(|record| record.run_state().is_some_and(|run| run.is_open()))
+    {
         return Ok(None);
     }
     let tree = manager.store().trees(TreeQuery::Root(top.root_id.clone())).await?;
@@ -74,6 +79,11 @@ fn words(envelope: &Envelope) -> Option<String> {
         Ok(event) => show::said(&event)?,
         Err(error) => format!("? {error}"),
     };
-    let who = format!("{:>5} {}{}", envelope.seq, "  ".repeat(usize::try_from(envelope.session.depth).unwrap_or(0)), envelope.session.agent_name);
+    let who = format!(
+        "{:>5} {}{}",
+        envelope.seq,
+        "  ".repeat(usize::try_from(envelope.session.depth).unwrap_or(0)),
+        envelope.session.agent_name
+    );
     Some(plain_lines(&said).lines().map(|line| format!("{who} │ {line}")).collect::<Vec<_>>().join("\n"))
 }

@@ -35,7 +35,9 @@ async fn o1_what_a_grandchild_says_is_the_roots_with_its_whole_path_and_the_root
         }
     });
     let node = three(&house, b);
+    let mut starts = house.manager().subscribe(Scope::All);
     let run = house.start(node, "x").await;
+    begun(&mut starts, 3).await;
     let root = run.session.id.clone();
     let mut heard = house.manager().subscribe(Scope::Subtree(root.clone()));
     stage.arrived(1).await;
@@ -371,7 +373,7 @@ async fn o18_cancelling_one_turn_leaves_what_it_started_alive() {
     let root = run.session.id.clone();
     let cancelled =
         bounded(house.manager().cancel(&root, offspring_sessions::CancelScope::Run)).await.unwrap();
-    assert_eq!(cancelled.ended, [root.clone()]);
+    assert_eq!(cancelled.ended, std::slice::from_ref(&root));
     assert_eq!(bounded(run.result).await.unwrap().outcome, Outcome::Cancelled);
     let states = |rows: Vec<offspring_sessions::SessionRecord>| -> Vec<_> {
         rows.iter().map(|row| row.run_state().unwrap()).collect()

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use offspring_protocol::{Event, Outcome, RunState, SessionId};
-use offspring_sessions::{CHILD_INTERRUPTED, store::EventQuery};
-use tokio::runtime::Runtime;
+use offspring_sessions::{CHILD_INTERRUPTED, Scope, store::EventQuery};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::world::*;
 
@@ -50,17 +50,19 @@ async fn o10_after_a_restart_the_tree_is_known_and_a_follow_up_reuses_the_sessio
 
 /// A program that dies while r > a runs: nothing of it is told to the store.
 fn dies(path: &Path) -> SessionId {
-    let runtime = Runtime::new().unwrap();
+    // One thread: when it is taken away, nothing of it is polled any more.
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let (house, root) = runtime.block_on(async {
         let house = House::open(sqlite(path)).await;
         let stage = Stage::new();
         house.pool.add(plays("a", &stage));
+        let mut heard = house.manager().subscribe(Scope::All);
         let run = house.start(asks("r", house.delegator(), &["a"]), "x").await;
-        stage.arrived(1).await;
+        begun(&mut heard, 2).await;
         (house, run.session.id.clone())
     });
     // Its tasks end where they are, and its lock goes with its store.
-    runtime.shutdown_background();
+    drop(runtime);
     drop(house);
     root
 }
@@ -93,7 +95,7 @@ fn o12_runs_of_a_program_that_died_are_interrupted_once_and_the_parent_is_told_o
     Runtime::new().unwrap().block_on(async {
         let house = open_when_dead(&path, &root).await;
         let recovered = house.pool.recovered();
-        assert_eq!(recovered.trees, [root.clone()]);
+        assert_eq!(recovered.trees, std::slice::from_ref(&root));
         let rows = house.manager().subtree(&root).await.unwrap();
         let interrupted: Vec<_> = recovered.interrupted.iter().map(|(session, _)| session.clone()).collect();
         assert_eq!(interrupted, [rows[1].data.id.clone(), root.clone()], "children first");
@@ -111,7 +113,7 @@ fn o12_runs_of_a_program_that_died_are_interrupted_once_and_the_parent_is_told_o
                 .collect();
             assert_eq!(ends, [("owner_lost".to_owned(), true)]);
             // The wall time ends with the last sign of life and not with the look at it.
-            let last = own.clone().filter(|line| line.event.kind() == "run_started").next_back().unwrap();
+            let last = own.clone().rfind(|line| line.event.kind() == "run_started").unwrap();
             let of_recovery = own.clone().find(|line| line.event.kind() == "run_error").unwrap();
             let ended = run.ended_at.unwrap();
             assert!(last.at <= ended && ended <= of_recovery.at, "{last:?} {ended:?}");
@@ -125,7 +127,7 @@ fn o12_runs_of_a_program_that_died_are_interrupted_once_and_the_parent_is_told_o
                 .map(|line| line.session.clone())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(told(&lines), [root.clone()]);
+        assert_eq!(told(&lines), std::slice::from_ref(&root));
         // A second sweep, by this program and by the next, changes nothing.
         assert_eq!(house.manager().recover().await.unwrap().trees.len(), 0);
         house.log().await;
@@ -142,8 +144,9 @@ async fn o12_a_second_program_leaves_a_living_run_alone() {
     let path = directory.path().join("sessions.db");
     let first = House::open(sqlite(&path)).await;
     let stage = Stage::new();
+    let mut heard = first.manager().subscribe(Scope::All);
     let run = first.start(plays("r", &stage), "x").await;
-    stage.arrived(1).await;
+    begun(&mut heard, 1).await;
     let second = House::open(sqlite(&path)).await;
     assert!(second.pool.recovered().trees.is_empty());
     assert_eq!(second.row(&run.session.id).await.run_state(), Some(RunState::Running));

@@ -94,6 +94,15 @@ pub(crate) fn fails(called: &str) -> Node {
     })
 }
 
+/// Waits until the starts of so many runs are committed.
+pub(crate) async fn begun(heard: &mut Subscription, runs: usize) {
+    let mut begun = 0;
+    while begun < runs {
+        let envelope = bounded(heard.recv()).await.unwrap().unwrap();
+        begun += usize::from(envelope.event.kind() == "run_started");
+    }
+}
+
 /// Where agents arrive and wait until they are let go.
 #[derive(Clone)]
 pub(crate) struct Stage {

@@ -63,7 +63,8 @@ impl Output {
         let rest = self.redactor.finish();
         self.keep(&rest);
         if self.left_out > 0 {
-            let note = format!("\n[offspring: {} bytes more were left out (max_output_bytes)]\n", self.left_out);
+            let note =
+                format!("\n[offspring: {} bytes more were left out (max_output_bytes)]\n", self.left_out);
             self.text.push_str(&note);
         }
         &self.text[start..]

@@ -34,7 +34,10 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
     let host = agent.host.open(&agent.delegator).map_err(failed("endpoint"))?;
     let scratch = host.home.scratch().map_err(failed("scratch"))?;
     // Withdrawn when this run is over: a process that escaped could not delegate any more.
-    let grant = host.endpoint.grant(Arc::clone(&cx), agent.workers.clone(), agent.max_prompt_bytes).map_err(failed("endpoint"))?;
+    let grant = host
+        .endpoint
+        .grant(Arc::clone(&cx), agent.workers.clone(), agent.max_prompt_bytes)
+        .map_err(failed("endpoint"))?;
     let environment = environment(&agent, &host, &cx, &scratch, grant.token());
     let mut process = start(&agent, &prompt, &cx, &scratch, environment)?;
     if let Some(identity) = process.identity() {

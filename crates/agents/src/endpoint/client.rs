@@ -51,7 +51,8 @@ impl Client {
         let (read, write) = UnixStream::connect(socket).await?.into_split();
         let frames = FrameReader::with_limit(read, FRAME_LIMIT_BYTES);
         let sink = FrameWriter::with_limit(write, FRAME_LIMIT_BYTES);
-        let nobody = offspring_protocol::SessionId::new("-").map_err(|e| ClientError::Malformed(e.to_string()))?;
+        let nobody =
+            offspring_protocol::SessionId::new("-").map_err(|e| ClientError::Malformed(e.to_string()))?;
         let mut client = Self { frames, sink, calls: 0, session: HelloResult { session: nobody, depth: 0 } };
         client.session = client.call(HELLO, &HelloParams { token: token.to_owned() }).await?;
         Ok(client)
@@ -68,14 +69,19 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn call<P: Serialize, R: DeserializeOwned>(&mut self, method: &str, params: &P) -> Result<R, ClientError> {
+    pub async fn call<P: Serialize, R: DeserializeOwned>(
+        &mut self,
+        method: &str,
+        params: &P,
+    ) -> Result<R, ClientError> {
         self.calls += 1;
         let id = Id::String(self.calls.to_string());
-        let request = rpc::request(&id, method, params).map_err(|error| ClientError::Malformed(error.to_string()))?;
+        let request =
+            rpc::request(&id, method, params).map_err(|error| ClientError::Malformed(error.to_string()))?;
         self.sink.send(request.as_bytes()).await.map_err(|_| ClientError::Gone)?;
         loop {
             let frame = match self.frames.next().await {
-                Ok(Some(FrameEvent::Frame(frame))) if frame.is_empty() => continue,
+                Ok(Some(FrameEvent::Frame([]))) => continue,
                 Ok(Some(FrameEvent::Frame(frame))) => frame,
                 Ok(Some(FrameEvent::FrameTooLarge { .. })) => {
                     return Err(ClientError::Malformed("the answer is too long".to_owned()));
@@ -88,7 +94,8 @@ impl Client {
                 continue;
             }
             let result = outcome.map_err(ClientError::Refused)?;
-            return serde_json::from_str(result.get()).map_err(|error| ClientError::Malformed(error.to_string()));
+            return serde_json::from_str(result.get())
+                .map_err(|error| ClientError::Malformed(error.to_string()));
         }
     }
 }
