@@ -1,6 +1,6 @@
 //! Cancelling a subtree and closing the manager (rule L14).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use offspring_protocol::{Outcome, SessionId};
@@ -12,6 +12,9 @@ use crate::{
     manager::SessionManager,
     store::StoreError,
 };
+
+/// How long a cancel waits for children that are being stored before it stops what is there.
+const STORING: Duration = Duration::from_secs(1);
 
 /// How far a cancel reaches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,8 +87,10 @@ impl SessionManager {
         let mut cancelled = Cancelled::default();
         loop {
             // A child on its way into the store is a leaf too: it ends before what is above it. Behind the
-            // closed gates there are no new ones.
-            let _ = timeout_at(first, tree.until(|state| state.being_made(top) == 0)).await;
+            // closed gates there are no new ones. A slow store must not keep programs running: after a
+            // moment the agents are asked to stop all the same.
+            let moment = first.min(Instant::now() + STORING);
+            let _ = timeout_at(moment, tree.until(|state| state.being_made(top) == 0)).await;
             let open = {
                 let state = tree.state();
                 let mut open = state.open_below(top);

@@ -80,8 +80,7 @@ pub(crate) fn infos(records: &[SessionRecord]) -> Vec<Arc<SessionInfo>> {
     let mut infos = Vec::with_capacity(records.len());
     for record in records {
         let data = &record.data;
-        let above =
-            data.parent_id.as_ref().filter(|_| data.root_id != data.id).and_then(|parent| known.get(parent));
+        let above = data.parent_id.as_ref().and_then(|parent| known.get(parent));
         let mut path = above.map_or_else(Vec::new, |parent| parent.path.to_vec());
         path.push(data.id.clone());
         let info = Arc::new(info_of(data, &path));
@@ -114,9 +113,7 @@ impl SessionManager {
 
     async fn load_all(&self, root: &SessionId) -> Result<Loaded, StoreError> {
         let store = &self.inner.store;
-        let mut records = store.sessions(SessionQuery::Subtree(root.clone())).await?;
-        // A child that named this root before it was known is the root of a tree of its own (L3).
-        records.retain(|record| record.data.root_id == *root);
+        let records = store.sessions(SessionQuery::Subtree(root.clone())).await?;
         let mut state = TreeState::default();
         for (record, info) in records.iter().zip(infos(&records)) {
             let above = info.path[..info.path.len().saturating_sub(1)].to_vec();

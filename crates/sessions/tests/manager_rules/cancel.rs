@@ -129,7 +129,11 @@ on_stores! {
         world.store.held_up(1).await;
         let (manager, top) = (world.manager.clone(), r_id.clone());
         let cancel = tokio::spawn(async move { manager.cancel(&top, CancelScope::Subtree).await.unwrap() });
-        r.stop_requested().cancelled().await;
+        // The gate is closed before anything else happens.
+        while !matches!(world.manager.resume_root(&r_id).await, Err(Refused::Cancelled)) {
+            tokio::task::yield_now().await;
+        }
+        assert!(!r.stop_requested().is_cancelled(), "the child that is being stored is a leaf and comes first");
         world.store.let_go();
         assert!(matches!(made.await.unwrap(), Err(Refused::Cancelled)));
         assert!(cancel.await.unwrap().stuck.is_empty());
@@ -209,6 +213,31 @@ on_stores! {
         assert_eq!(state(&world.manager, &r).await, RunState::Ended(Outcome::Cancelled));
         assert_eq!(other.request_cancel(&r).await.unwrap(), CancelAnswer::AtRest);
         assert!(matches!(other.request_cancel(&id("nobody")).await, Err(Refused::UnknownSession { .. })));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l14_a_slow_store_keeps_no_agent_from_being_stopped() {
+    let world = World::memory();
+    let r = world.root().await;
+    let r_id = r.context.session().id.clone();
+    r.context.record_process("settled".to_owned()).await.unwrap();
+    world.store.hold();
+    let context = Arc::new(r.context);
+    let maker = Arc::clone(&context);
+    let made = tokio::spawn(async move { maker.create_child(child("a")).await.map(drop) });
+    world.store.held_up(1).await;
+    let began = tokio::time::Instant::now();
+    let (manager, top) = (world.manager.clone(), r_id.clone());
+    let cancel = tokio::spawn(async move { manager.cancel(&top, CancelScope::Subtree).await.unwrap() });
+    context.stop_requested().cancelled().await;
+    assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
+    world.store.let_go();
+    r.end.finish(Ok("x".into())).await.unwrap();
+    assert!(cancel.await.unwrap().stuck.is_empty());
+    assert!(matches!(made.await.unwrap(), Err(Refused::Cancelled)));
+    for row in world.manager.subtree(&r_id).await.unwrap() {
+        assert_eq!(row.run_state(), Some(RunState::Ended(Outcome::Cancelled)));
     }
 }
 
