@@ -5,8 +5,8 @@ use offspring_protocol::{OwnerId, RunRecord, SessionId};
 use tokio::sync::watch;
 
 use super::{
-    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord, SessionStore,
-    StoreError, StoreInfo, TreeQuery, TreeRecord, Write,
+    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord,
+    SessionStore, StoreError, StoreInfo, TreeQuery, TreeRecord, Write,
 };
 
 /// Takes every batch and keeps nothing.
