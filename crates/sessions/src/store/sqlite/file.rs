@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 use super::{
     SqliteOptions,
@@ -224,6 +224,8 @@ fn open(place: &Place, mode: OpenFlags) -> Result<Connection, rusqlite::Error> {
     let conn = Connection::open_with_flags(&place.path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(place.busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Otherwise SQLite parses and plans some statements anew for each value that is bound to them.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(conn)
 }
