@@ -92,19 +92,28 @@ impl Announced {
                 return Err(format!("line {place} was announced with the number {}", announced.seq));
             }
             if !same(announced, stored) {
-                return Err(format!("line {place} was announced as {announced:?} and is stored as {stored:?}"));
+                return Err(format!(
+                    "line {place} was announced as {announced:?} and is stored as {stored:?}"
+                ));
             }
         }
         Ok(())
     }
 
-    async fn check_rows(&self, store: &dyn SessionStore, root: &SessionId, children: usize) -> Result<(), String> {
+    async fn check_rows(
+        &self,
+        store: &dyn SessionStore,
+        root: &SessionId,
+        children: usize,
+    ) -> Result<(), String> {
         let said = |error: offspring_sessions::StoreError| error.to_string();
         let rows = store.sessions(SessionQuery::Subtree(root.clone())).await.map_err(said)?;
         let spawns = self.spawns()?;
         if spawns.len() != children || rows.len() != children + 1 {
             let (spawns, rows) = (spawns.len(), rows.len());
-            return Err(format!("{children} children were asked for, {spawns} announced, {rows} rows are stored"));
+            return Err(format!(
+                "{children} children were asked for, {spawns} announced, {rows} rows are stored"
+            ));
         }
         let lines = LINES_PER_CHILD * children + ROOT_LINES;
         let deep = spawns.iter().any(|spawn| spawn.depth > 1);
@@ -115,7 +124,13 @@ impl Announced {
         for envelope in self.0.iter().filter(|envelope| envelope.event.kind() != "spawn_session_start") {
             own.entry(&envelope.session.id).or_default().push(envelope);
         }
-        if !deep && rows.iter().skip(1).map(|row| &row.data.id).ne(spawns.iter().map(|spawn| &spawn.child_session_id)) {
+        if !deep
+            && rows
+                .iter()
+                .skip(1)
+                .map(|row| &row.data.id)
+                .ne(spawns.iter().map(|spawn| &spawn.child_session_id))
+        {
             return Err("the rows are not in the order of the spawns".to_owned());
         }
         let rows: HashMap<&SessionId, _> = rows.iter().map(|row| (&row.data.id, row)).collect();

@@ -76,7 +76,11 @@ fn key(row: &[Value]) -> i64 {
     }
 }
 
-fn rows(conn: &Connection, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<Vec<Value>>, rusqlite::Error> {
+fn rows(
+    conn: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+) -> Result<Vec<Vec<Value>>, rusqlite::Error> {
     let mut statement = conn.prepare(sql)?;
     let columns = statement.column_count();
     let rows = statement.query_map(parameters, |row| (0..columns).map(|column| row.get(column)).collect())?;
@@ -116,7 +120,11 @@ fn write(conn: &Connection, tree: &Tree, commits: usize) -> Result<(), rusqlite:
     Ok(())
 }
 
-fn insert<'a>(conn: &'a Connection, into: &str, like: Option<&Vec<Value>>) -> Result<Statement<'a>, rusqlite::Error> {
+fn insert<'a>(
+    conn: &'a Connection,
+    into: &str,
+    like: Option<&Vec<Value>>,
+) -> Result<Statement<'a>, rusqlite::Error> {
     let places: Vec<String> = (1..=like.map_or(1, Vec::len)).map(|place| format!("?{place}")).collect();
     conn.prepare(&format!("{into} VALUES ({})", places.join(", ")))
 }

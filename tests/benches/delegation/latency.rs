@@ -51,7 +51,8 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> Result<()
         let (here, there) = stream(setting, stamps, repetition).await?;
         for (name, ages) in [("in this process", &here), ("in another", &there)] {
             let (seen, emitted) = (ages.len(), stamps * RUNS);
-            let all = if seen == emitted { Ok(()) } else { Err(format!("{seen} of {emitted} deltas, {name}")) };
+            let all =
+                if seen == emitted { Ok(()) } else { Err(format!("{seen} of {emitted} deltas, {name}")) };
             report.check("a watcher sees every delta once", all);
         }
         same.add(here);
@@ -82,7 +83,8 @@ async fn stream(setting: &Setting, stamps: usize, repetition: usize) -> Result<(
     let path = setting.file(&format!("stream-{repetition}.db"));
     let (start, go) = watch::channel(false);
     let registry = Registry::default().with(InProcess { go });
-    let manifest = manifest(&format!("agents:\n  stream: {{type: inprocess, stamped: {stamps}, every_ms: 5}}\n"))?;
+    let manifest =
+        manifest(&format!("agents:\n  stream: {{type: inprocess, stamped: {stamps}, every_ms: 5}}\n"))?;
     let store = Arc::new(SqliteStore::open(&path, SqliteOptions::default())?);
     let pool = Pool::open(&manifest, &registry, store, ManagerOptions::default()).await?;
     let mut runs = Vec::new();

@@ -10,17 +10,28 @@ use crate::Size;
 pub(crate) fn print(size: Size) {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let said = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
-        output.map_or_else(|| "unknown".to_owned(), |output| first_line(&String::from_utf8_lossy(&output.stdout)))
+        let output =
+            Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
+        output.map_or_else(
+            || "unknown".to_owned(),
+            |output| first_line(&String::from_utf8_lossy(&output.stdout)),
+        )
     };
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpu = value(&read("/proc/cpuinfo"), "model name");
     let memory = value(&read("/proc/meminfo"), "MemTotal");
     let kernel = first_line(&read("/proc/sys/kernel/osrelease"));
     let load = read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
-    println!("offspring, delegation benchmark ({})", if size == Size::Smoke { "smoke: times say little" } else { "full" });
+    println!(
+        "offspring, delegation benchmark ({})",
+        if size == Size::Smoke { "smoke: times say little" } else { "full" }
+    );
     println!("machine: {cpu}, {cores} cores, memory {memory}, {} {kernel}", std::env::consts::OS);
-    println!("compiler: {}; commit: {}; load before: {load}", said("rustc", &["--version"]), said("git", &["describe", "--always", "--dirty"]));
+    println!(
+        "compiler: {}; commit: {}; load before: {load}",
+        said("rustc", &["--version"]),
+        said("git", &["describe", "--always", "--dirty"])
+    );
 }
 
 fn value(table: &str, key: &str) -> String {

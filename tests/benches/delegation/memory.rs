@@ -19,7 +19,8 @@ use crate::{
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> Result<(), Failed> {
     report.title("memory of a team of 100, by resident memory (in Python: about 40 KiB per child)");
     let file = SqliteStore::open(setting.file("heap.db"), SqliteOptions::default())?;
-    let stores: [(&str, Arc<dyn SessionStore>); 2] = [("SQLite", Arc::new(file)), ("memory", Arc::new(MemoryStore::new()))];
+    let stores: [(&str, Arc<dyn SessionStore>); 2] =
+        [("SQLite", Arc::new(file)), ("memory", Arc::new(MemoryStore::new()))];
     for (name, store) in stores {
         let (first, then) = setting.size.pick((20, 30), (40, 200));
         let mut bench = Bench::open(&team(MEMBERS)?, store, MEMBERS).await?;

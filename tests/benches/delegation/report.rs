@@ -70,7 +70,11 @@ impl Report {
     /// The last lines, and whether everything that can be counted held.
     pub(crate) fn finish(self) -> ExitCode {
         let Self { failures, missed, figures, checks } = self;
-        println!("\n{} of {figures} goals met, {} of {checks} checks held", figures - missed.len(), checks - failures.len());
+        println!(
+            "\n{} of {figures} goals met, {} of {checks} checks held",
+            figures - missed.len(),
+            checks - failures.len()
+        );
         if !missed.is_empty() {
             println!("missed: {}", missed.join("; "));
         }
@@ -79,6 +83,14 @@ impl Report {
         }
         println!("FAILED: {}", failures.join("; "));
         ExitCode::FAILURE
+    }
+}
+
+/// For counts: whether the median is within the bound.
+pub(crate) fn at_most(bound: f64, samples: &[f64]) -> Result<(), String> {
+    match Spread::of(samples) {
+        Some(Spread { median, .. }) if median <= bound => Ok(()),
+        _ => Err(format!("the median of {samples:.2?} is not within {bound}")),
     }
 }
 

@@ -13,8 +13,8 @@ use offspring_protocol::{Event, OwnerId, RunRecord, SessionId};
 use offspring_sessions::{
     SessionRecord, SessionStore, StoreError,
     store::{
-        Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, StoreInfo, TreeQuery,
-        TreeRecord, Write,
+        Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, StoreInfo,
+        TreeQuery, TreeRecord, Write,
     },
 };
 use tokio::sync::watch;
@@ -100,7 +100,9 @@ fn take(rest: &mut Vec<Write>, session: &SessionId, made: bool) -> Vec<Write> {
     if let Some(row) = row.filter(|_| made) {
         taken.push(rest.remove(row));
     }
-    if let Some(run) = rest.iter().position(|write| matches!(write, Write::Run(run) if run.session_id == *session)) {
+    if let Some(run) =
+        rest.iter().position(|write| matches!(write, Write::Run(run) if run.session_id == *session))
+    {
         taken.push(rest.remove(run));
     }
     taken

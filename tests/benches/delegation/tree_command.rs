@@ -23,7 +23,11 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> Result<()
     let mut times = Vec::new();
     for _ in 0..setting.size.pick(2, 15) {
         let began = Instant::now();
-        let output = Command::new(&setting.program).arg("--db").arg(&path).args(["tree", "latest", "--json"]).output()?;
+        let output = Command::new(&setting.program)
+            .arg("--db")
+            .arg(&path)
+            .args(["tree", "latest", "--json"])
+            .output()?;
         times.push(began.elapsed().as_secs_f64() * 1_000.0);
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
