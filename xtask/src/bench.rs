@@ -29,7 +29,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &BenchArguments) -> Result<(
         bail!("there is no benchmark `{}` in tests/benches", arguments.name);
     }
     // Some measurements are between processes. The same build as `cargo run --release` makes.
-    let programs = test_run::build(workspace, &["build", "--release"], "release")?;
+    let build = ["build", "--release", "--package", "offspring", "--package", "offspring-process"];
+    let programs = test_run::build(workspace, &build, "release")?;
     let mut command =
         workspace.cargo(["bench", "--package", "offspring-tests", "--bench", &arguments.name, "--"]);
     if arguments.smoke {
