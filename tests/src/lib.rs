@@ -4,6 +4,7 @@
 
 pub mod processes;
 pub mod running;
+pub mod terminal;
 pub mod world;
 
 pub use running::{Finished, Lines, Running};
@@ -22,6 +23,7 @@ pub fn until<T>(what: &str, bound: Duration, mut look: impl FnMut() -> Option<T>
             return seen;
         }
         assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
+        // poll: what the caller looks at
         std::thread::sleep(Duration::from_millis(5));
     }
 }

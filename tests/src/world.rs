@@ -204,6 +204,7 @@ impl World {
             if last.is_empty() {
                 return;
             }
+            // poll: /proc
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("still there after {bound:?}: {last:?}");

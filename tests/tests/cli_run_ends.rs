@@ -58,6 +58,7 @@ fn l14_ctrl_c_twice_ends_the_program_at_once_and_the_guards_end_the_rest() {
     // It has been heard; the agent ignores it and has 8 s.
     offspring_tests::until("the cancel", Duration::from_secs(5), || {
         let tree = world.offspring(&["ls"]).stdout;
+        // poll: the store, through the program
         std::thread::sleep(Duration::from_millis(100));
         tree.contains("running").then_some(())
     });

@@ -80,6 +80,7 @@ impl Job {
     fn kill_at(&self, moment: Duration) -> u32 {
         let started = Instant::now();
         let run = self.start();
+        // moment: kills are spread over the length of a run
         std::thread::sleep(moment.saturating_sub(started.elapsed()));
         run.send(Signal::KILL);
         let done = run.finish();

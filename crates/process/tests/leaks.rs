@@ -48,6 +48,7 @@ async fn l14_two_hundred_starts_and_stops_leave_no_zombie_and_no_descriptor() {
     let deadline = Instant::now() + Duration::from_secs(10);
     while descriptors() > before || !children().is_empty() {
         assert!(Instant::now() < deadline, "{} fds of {before}, {:?}", descriptors(), children());
+        // poll: descriptors and children of this process
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

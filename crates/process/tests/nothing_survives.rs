@@ -155,6 +155,7 @@ async fn l14_dropping_a_process_ends_everything() {
         let deadline = Instant::now() + Duration::from_secs(5);
         while !gone().await {
             assert!(Instant::now() < deadline, "{how}: {:?}", living(&token));
+            // poll: /proc
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -47,6 +47,7 @@ agents:
     // Nothing tells that nine programs wait; a while is what is asked for here.
     while held.elapsed() < Duration::from_secs(3) {
         assert!(runs.iter_mut().all(|run| !run.has_ended()), "a run ended while nobody could write");
+        // moment: nothing tells that nine programs wait
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(holder);

@@ -10,6 +10,8 @@ const MOST_LINES: usize = 800;
 const FEWEST_CASES: u64 = 256;
 /// Marks a pause inside a bounded loop that looks for something the system gives no event for.
 const POLL_MARK: &str = "// poll: ";
+/// Marks a pause whose length is itself the subject of the test.
+const MOMENT_MARK: &str = "// moment: ";
 /// Folders whose programs talk to people.
 const PRINTING: [&str; 3] = ["cli", "xtask", "tests"];
 
@@ -42,7 +44,8 @@ pub(super) fn check(file: &SourceFile) -> Problems {
                 &file.tests,
                 at,
                 &format!(
-                    "a test that sleeps; wait for what it observes, or mark a bounded poll with `{POLL_MARK}what`"
+                    "a test that sleeps; wait for what it observes, or mark a bounded poll with `{POLL_MARK}what`, or a \
+                     pause that is itself the subject with `{MOMENT_MARK}why`"
                 ),
             );
         }
@@ -104,7 +107,10 @@ fn in_attribute(code: &str, at: usize) -> bool {
 
 fn has_poll_mark(raw: &str, line: usize) -> bool {
     let above = line.saturating_sub(2);
-    raw.lines().skip(above).take(line - above).any(|line| line.contains(POLL_MARK))
+    raw.lines()
+        .skip(above)
+        .take(line - above)
+        .any(|line| line.contains(POLL_MARK) || line.contains(MOMENT_MARK))
 }
 
 /// Every `with_cases(N)` and `cases: N`, with `None` where N is no literal.
@@ -179,6 +185,7 @@ mod tests {
         );
         assert_found(LIB, "#[cfg(test)]\nmod tests { fn a() { tokio::time::sleep(x).await } }", "sleeps");
         assert_clean("tests/tests/a.rs", "fn a() { run(\"sleep(600)\"); }");
+        assert_clean("tests/tests/a.rs", "fn a() {\n // moment: kills are spread\n thread::sleep(x);\n}");
         assert_clean("tests/tests/a.rs", "fn a() {\n // poll: the process is gone\n thread::sleep(x);\n}");
         assert_clean("crates/process/src/lib.rs", "fn a() { thread::sleep(x) }");
     }

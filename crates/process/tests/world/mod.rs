@@ -70,6 +70,7 @@ pub(crate) fn until<T>(what: &str, bound: Duration, mut look: impl FnMut() -> Op
             return seen;
         }
         assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
+        // poll: what the caller looks at
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -130,6 +130,7 @@ async fn o24_nine_processes_lose_nothing_while_one_holds_the_file_for_8_seconds(
             holder.busy_timeout(Duration::from_secs(30)).unwrap();
             holder.execute_batch("BEGIN IMMEDIATE").unwrap();
             // The length of the hold is the point of the report.
+            // moment: the report is about a lock that is held for 8 s
             std::thread::sleep(Duration::from_secs(8));
             holder.execute_batch("COMMIT").unwrap();
         }
