@@ -30,7 +30,7 @@ fn stdout_has_the_answer_only_and_stderr_plain_lines_and_one_line_at_the_end() {
     let lines: Vec<&str> = done.stderr.lines().collect();
     let (last, lines) = lines.split_last().unwrap();
     assert!(
-        lines.iter().any(|line| line.starts_with("✓ ask completed ") && line.ends_with("two")),
+        lines.iter().any(|line| line.starts_with("✓ ask completed ") && line.ends_with("no paper")),
         "{lines:?}"
     );
     assert!(

@@ -191,6 +191,11 @@ impl Command {
         let mut environment = Environment::empty().small_set();
         let withheld = host.withheld();
         for Variable { name, value, secret } in &spec.environment {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                let message = format!("no process can be given the variable {name:?}");
+                let help = "a name has no `=`, and neither name nor value a NUL byte";
+                return Err(BuildError::key("environment", message).help(help));
+            }
             environment = environment.set(name, value);
             if *secret {
                 withheld.add(value);

@@ -6,7 +6,12 @@ use offspring_agents::reap;
 use offspring_sessions::CancelAnswer;
 use serde_json::json;
 
-use crate::{args::Cancel, failure::Failure, find, store, text::finish};
+use crate::{
+    args::Cancel,
+    failure::Failure,
+    find, store,
+    text::{finish, finish_json},
+};
 
 pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCode, Failure> {
     let (manager, _) = store::manager(db).await?;
@@ -37,7 +42,7 @@ pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCod
         }
     };
     if args.json {
-        return finish(&format!("{}\n", json!({ "session": session, "result": word, "text": text })));
+        return finish_json(&json!({ "session": session, "result": word, "text": text }));
     }
     finish(&format!("{session}: {text}\n"))
 }

@@ -69,7 +69,9 @@ impl Live {
         tree.add(root);
         let tree = Arc::new(Mutex::new(tree));
         let (stop, stopped) = watch::channel(false);
-        let screen = (!quiet && Term::stderr().is_term())
+        let can_redraw =
+            Term::stderr().is_term() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let screen = (!quiet && can_redraw)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(20)));
         let view = View { manager: manager.clone(), root: root.id.clone(), tree: Arc::clone(&tree) };
         let drawing = (!quiet).then(|| tokio::spawn(view.draw(heard, screen.clone(), stopped)));

@@ -7,7 +7,7 @@ use crate::{
     failure::Failure,
     look::{SessionJson, wall},
     store,
-    text::{duration, finish, instant, plain, sign, word},
+    text::{duration, finish, finish_json, instant, plain, sign, word},
 };
 
 pub(crate) async fn ls(db: Option<PathBuf>, args: &Ls) -> Result<ExitCode, Failure> {
@@ -15,7 +15,7 @@ pub(crate) async fn ls(db: Option<PathBuf>, args: &Ls) -> Result<ExitCode, Failu
     let roots = manager.roots(args.limit).await?;
     if args.json {
         let rows: Vec<SessionJson<'_>> = roots.iter().map(SessionJson::from).collect();
-        return finish(&format!("{}\n", serde_json::to_string(&rows)?));
+        return finish_json(&rows);
     }
     let mut text = String::new();
     for root in &roots {

@@ -6,13 +6,13 @@ use std::{
     process::ExitCode,
 };
 
-use offspring_agents::{CommandFactory, command::variables, reap};
+use offspring_agents::{CommandFactory, command::variables};
 use offspring_delegation::{Delegator, RootOptions, RootResult, RootRun};
 use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
 use offspring_process::GuardProgram;
 use offspring_protocol::{NodeName, Outcome, SessionId, SessionInfo};
 use offspring_sessions::{ManagerOptions, Scope, SessionManager, ids};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -21,9 +21,9 @@ use crate::{
     failure::Failure,
     live::Live,
     signals::{Ending, Signals},
-    store::Place,
+    store::{self, Place},
     task::read_prompt,
-    text::{duration, out, plain, shell_word, tell},
+    text::{duration, for_stdout, json_line, out, plain, shell_word, tell},
 };
 
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
@@ -44,11 +44,11 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     check(&manifest, node.as_ref(), &prompt)?;
     let place = Place::choose(db, of_manifest(&manifest))?;
     let mut signals = Signals::listen()?;
-    let pool = open(&manifest, &place).await?;
-    let recovered = pool.recovered().clone();
-    if !recovered.processes.is_empty() {
-        let _ = tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await;
-    }
+    let pool = tokio::select! {
+        pool = open(&manifest, &place) => pool?,
+        // Nothing is there yet that would have to be cancelled.
+        ending = signals.next() => return Ok(ExitCode::from(ending.exit_code())),
+    };
 
     // Subscribed before anything happens.
     let heard = pool.manager().subscribe(Scope::All);
@@ -64,8 +64,12 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     let seen = live.finish().await;
 
     let answered = match lines {
-        Some(lines) => lines.await.unwrap_or(Ok(0)).and_then(|seq| out(&answer_line(&session, seq, &result))),
-        None => out(&answer_text(&result)),
+        Some(lines) => lines.await.unwrap_or(Ok(0)).and_then(|seq| {
+            json_line(&answer_line(&session, seq, &result))
+                .map_err(io::Error::other)
+                .and_then(|line| out(&line))
+        }),
+        None => out(&for_stdout(&answer_text(&result))),
     };
     let summary = Summary::read(&pool, &session.id, &result, started.elapsed(), &place).await?;
     pool.close().await?;
@@ -132,11 +136,13 @@ async fn open(manifest: &Manifest, place: &Place) -> Result<Pool, Failure> {
         ))
     })?;
     let registry = Registry::default().with(commands);
-    let opened = Pool::open(manifest, &registry, place.open()?, ManagerOptions::default()).await;
-    opened.map_err(|error| match error {
+    let opened = Pool::open(manifest, &registry, place.open().await?, ManagerOptions::default()).await;
+    let pool = opened.map_err(|error| match error {
         offspring_pool::OpenError::Manifest(error) => error.into(),
         other => Failure::new(other),
-    })
+    })?;
+    store::end_leftovers(pool.recovered().clone()).await;
+    Ok(pool)
 }
 
 /// Waits for the run. The first signal cancels it, leaves first; the second ends the program at once, and
@@ -177,8 +183,8 @@ async fn print_lines(manager: SessionManager, root: SessionId) -> io::Result<u64
     loop {
         match follow.next().await {
             Ok(Some(envelope)) if listening => {
-                let line = serde_json::to_string(&*envelope).map_err(io::Error::other)?;
-                match out(&format!("{line}\n")) {
+                let line = json_line(&*envelope).map_err(io::Error::other)?;
+                match out(&line) {
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => listening = false,
                     written => written?,
                 }
@@ -192,14 +198,13 @@ async fn print_lines(manager: SessionManager, root: SessionId) -> io::Result<u64
 
 /// The last line of `--json`: shaped like an envelope of the root, with the number of the last one before
 /// it, because it is no line of the log.
-fn answer_line(root: &SessionInfo, seq: u64, result: &RootResult) -> String {
+fn answer_line(root: &SessionInfo, seq: u64, result: &RootResult) -> Value {
     let data = json!({ "outcome": result.outcome, "text": result.answer, "error": result.error });
     let event = json!({ "kind": "answer", "data": data });
-    let line = json!({
+    json!({
         "seq": seq, "at": ids::now(), "session": root.id, "root": root.root, "path": &*root.path, "depth": root.depth,
         "agent": root.agent_name, "event": event,
-    });
-    format!("{line}\n")
+    })
 }
 
 fn answer_text(result: &RootResult) -> String {
@@ -270,7 +275,8 @@ impl Summary {
     }
 
     fn print(&self) {
-        if let (Some(error), true) = (&self.error, self.outcome != Outcome::Completed) {
+        let why = self.error.as_deref().filter(|error| *error != self.outcome.as_str());
+        if let (Some(error), true) = (why, self.outcome != Outcome::Completed) {
             tell(&format!("{}: {}", self.outcome.as_str(), plain(error.lines().next().unwrap_or_default())));
         }
         let Self { sessions, depth, failures, stored, .. } = self;

@@ -13,7 +13,7 @@ use crate::{
     args::Show,
     failure::Failure,
     find, look, store,
-    text::{finish, instant, plain, plain_lines},
+    text::{finish, finish_json, instant, plain, plain_lines},
 };
 
 /// Log lines read at once.
@@ -51,7 +51,7 @@ pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, F
         let transcript = lines.iter().map(LineJson::from).collect();
         let shown =
             ShowJson { session: &record.data, state: record.state().as_str(), runs: &runs, transcript };
-        return finish(&format!("{}\n", serde_json::to_string(&shown)?));
+        return finish_json(&shown);
     }
     finish(&format!("{}\n{}", header(&record, &runs), words(&lines)))
 }

@@ -7,7 +7,7 @@ use std::{
 
 use offspring_agents::reap;
 use offspring_sessions::{
-    ManagerOptions, MemoryStore, SessionManager, SessionStore,
+    ManagerOptions, MemoryStore, Recovered, SessionManager, SessionStore,
     store::sqlite::{SqliteOptions, SqliteStore},
 };
 
@@ -48,10 +48,16 @@ impl Place {
     }
 
     /// Opens it; a file is created and migrated by itself.
-    pub(crate) fn open(&self) -> Result<Arc<dyn SessionStore>, Failure> {
+    pub(crate) async fn open(&self) -> Result<Arc<dyn SessionStore>, Failure> {
         match self {
             Self::Memory => Ok(Arc::new(MemoryStore::new())),
-            Self::File(path) => Ok(Arc::new(SqliteStore::open(path, SqliteOptions::default())?)),
+            Self::File(path) => {
+                let path = path.clone();
+                // It waits for others who write.
+                let opening =
+                    tokio::task::spawn_blocking(move || SqliteStore::open(path, SqliteOptions::default()));
+                Ok(Arc::new(opening.await.map_err(Failure::new)??))
+            }
         }
     }
 }
@@ -76,12 +82,16 @@ pub(crate) async fn manager(db: Option<PathBuf>) -> Result<(SessionManager, Plac
             path.display()
         )));
     }
-    let manager = SessionManager::new(place.open()?, ManagerOptions::default());
-    let recovered = manager.recover().await?;
-    if !recovered.processes.is_empty() {
-        let ended =
-            tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
-        tracing::info!(ended, "processes of interrupted runs were ended");
-    }
+    let manager = SessionManager::new(place.open().await?, ManagerOptions::default());
+    end_leftovers(manager.recover().await?).await;
     Ok((manager, place))
+}
+
+/// Ends the processes of runs whose program is gone (rule L14).
+pub(crate) async fn end_leftovers(recovered: Recovered) {
+    if recovered.processes.is_empty() {
+        return;
+    }
+    let ended = tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
+    tracing::info!(ended, "processes of interrupted runs were ended");
 }

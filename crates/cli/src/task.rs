@@ -14,7 +14,7 @@ use offspring_protocol::{
 use crate::{
     args::Task,
     failure::Failure,
-    text::{finish, out, plain},
+    text::{finish, finish_json, for_stdout, json_line, out, plain},
 };
 
 pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
@@ -36,7 +36,7 @@ pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
         "nodes" => {
             let list: NodeListResult = client.call(NODE_LIST, &()).await?;
             if json {
-                return finish(&format!("{}\n", serde_json::to_string(&list)?));
+                return finish_json(&list);
             }
             let line = |node: &offspring_protocol::control::NodeDescription| {
                 format!("{}\t{}\t{}\n", node.name, node.source_type, plain(&node.description))
@@ -46,7 +46,7 @@ pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
         "status" => {
             let result: TaskResult = client.call(TASK_STATUS, &TaskParams { task: key(&args)? }).await?;
             if json {
-                return finish(&format!("{}\n", serde_json::to_string(&result)?));
+                return finish_json(&result);
             }
             finish(&format!("{}\n", result.state.as_str()))
         }
@@ -54,7 +54,7 @@ pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
         "cancel" => {
             let result: TaskResult = client.call(TASK_CANCEL, &TaskParams { task: key(&args)? }).await?;
             if json {
-                return finish(&format!("{}\n", serde_json::to_string(&result)?));
+                return finish_json(&result);
             }
             finish(&format!("{}\n", result.state.as_str()))
         }
@@ -92,7 +92,7 @@ pub(crate) fn read_prompt() -> Result<String, Failure> {
 fn answer(result: &TaskResult, json: bool) -> Result<ExitCode, Failure> {
     let ok =
         matches!(result.state, RunState::Ended(Outcome::Completed) | RunState::Pending | RunState::Running);
-    let text = if json { format!("{}\n", serde_json::to_string(result)?) } else { result.output.clone() };
+    let text = if json { json_line(result)? } else { for_stdout(&result.output).into_owned() };
     match out(&text) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}

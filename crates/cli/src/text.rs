@@ -1,8 +1,11 @@
 //! Text for a terminal: harmless, short, readable.
 
-use std::{borrow::Cow, io, io::Write, process::ExitCode, time::Duration};
+use std::{borrow::Cow, io, io::IsTerminal, io::Write, process::ExitCode, time::Duration};
 
 use offspring_protocol::{RunState, Timestamp};
+use serde::Serialize;
+
+use crate::failure::Failure;
 
 /// The text without what could steer a terminal (rule W11): control characters become U+FFFD, and so do
 /// those that reorder a line. Tabs become spaces.
@@ -19,8 +22,12 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(replaced.collect())
 }
 
-/// The same for text of several lines.
+/// The same for text of several lines; tabs stay.
 pub(crate) fn plain_lines(text: &str) -> String {
+    text.split('\t').map(plain_pieces).collect::<Vec<_>>().join("\t")
+}
+
+fn plain_pieces(text: &str) -> String {
     text.split('\n').map(|line| plain(line.strip_suffix('\r').unwrap_or(line))).collect::<Vec<_>>().join("\n")
 }
 
@@ -65,6 +72,29 @@ pub(crate) fn word(state: Option<RunState>) -> &'static str {
     state.map_or("idle", RunState::as_str)
 }
 
+/// An agent's text for stdout: as it is for a pipe, which loses nothing, and harmless for a terminal (W11).
+pub(crate) fn for_stdout(text: &str) -> Cow<'_, str> {
+    if io::stdout().is_terminal() { Cow::Owned(plain_lines(text)) } else { Cow::Borrowed(text) }
+}
+
+/// The same for a line of JSON, which loses nothing either way: what could steer a terminal stands only in strings, and can be
+/// written by its number there.
+pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    let line = serde_json::to_string(value)? + "\n";
+    Ok(if io::stdout().is_terminal() { by_number(&line) } else { line })
+}
+
+fn by_number(json: &str) -> String {
+    let shown = json.chars().map(|c| match c {
+        '\n' => "\n".to_owned(),
+        c if plain(c.encode_utf8(&mut [0; 4])) == "\u{fffd}" && c != '\u{fffd}' => {
+            format!("\\u{:04x}", u32::from(c))
+        }
+        c => c.to_string(),
+    });
+    shown.collect()
+}
+
 /// Writes to stdout. A reader that has gone away is no error: `| head` ends us quietly.
 pub(crate) fn out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
@@ -85,8 +115,17 @@ pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
 }
 
-/// Prints a whole answer and gives the exit code of a command that did what it was asked.
-pub(crate) fn finish(text: &str) -> Result<ExitCode, crate::failure::Failure> {
+/// Prints text for people and gives the exit code of a command that did what it was asked.
+pub(crate) fn finish(text: &str) -> Result<ExitCode, Failure> {
+    print(&for_stdout(text))
+}
+
+/// The same for programs.
+pub(crate) fn finish_json<T: Serialize>(value: &T) -> Result<ExitCode, Failure> {
+    print(&json_line(value)?)
+}
+
+fn print(text: &str) -> Result<ExitCode, Failure> {
     match out(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
@@ -109,6 +148,18 @@ mod tests {
         for (word, text) in [("a/b.db", "a/b.db"), ("my db", "'my db'"), ("it's", r"'it'\''s'"), ("", "''")] {
             assert_eq!(shell_word(word), text);
         }
+    }
+
+    #[test]
+    fn w11_json_for_a_terminal_says_the_same() {
+        let json = serde_json::to_string("a\u{9b}31m\u{7f}\u{202e}€\t\u{1b}").unwrap();
+        let shown = by_number(&json);
+        assert!(matches!(plain(&shown), Cow::Borrowed(_)), "{shown}");
+        assert_eq!(
+            serde_json::from_str::<String>(&shown).unwrap(),
+            serde_json::from_str::<String>(&json).unwrap()
+        );
+        assert_eq!(plain_lines("a\tb\n\tc\u{7}"), "a\tb\n\tc\u{fffd}");
     }
 
     #[test]

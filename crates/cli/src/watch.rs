@@ -9,7 +9,7 @@ use crate::{
     args::Watch,
     failure::Failure,
     find, show, signals, store,
-    text::{out, plain_lines},
+    text::{json_line, out, plain_lines},
 };
 
 /// How often one looks whether the session below a root is at rest.
@@ -42,9 +42,9 @@ pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode,
         if !envelope.session.path.contains(&top.id) {
             continue;
         }
-        let line = if args.json { Some(serde_json::to_string(&*envelope)?) } else { words(&envelope) };
+        let line = if args.json { Some(json_line(&*envelope)?) } else { words(&envelope) };
         if let Some(line) = line {
-            match out(&format!("{line}\n")) {
+            match out(&line) {
                 // `watch | head` has seen enough.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
                 written => written?,
@@ -85,5 +85,5 @@ fn words(envelope: &Envelope) -> Option<String> {
         "  ".repeat(usize::try_from(envelope.session.depth).unwrap_or(0)),
         envelope.session.agent_name
     );
-    Some(plain_lines(&said).lines().map(|line| format!("{who} │ {line}")).collect::<Vec<_>>().join("\n"))
+    Some(plain_lines(&said).lines().map(|line| format!("{who} │ {line}")).map(|line| line + "\n").collect())
 }

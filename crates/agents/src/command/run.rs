@@ -46,7 +46,8 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
 
     let input = feed(process.take_stdin(), &agent, &prompt);
     let output = read(process.take_stdout(), &agent, &cx);
-    let lines = stderr_lines(&process, &agent, &cx);
+    let said = Said::default();
+    let lines = said.lines(&process, &agent, &cx);
     let work = async {
         let ((), output, exit) = tokio::join!(input, output, process.wait());
         output.map(|output| (output, exit))
@@ -60,6 +61,8 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
         // Ends only with an error of the store.
         failed = lines => return Err(failed.into()),
     };
+    // The last line is shown, however soon after another it came.
+    said.show(exit.stderr_tail.last_line(), &agent, &cx).await?;
     outcome(&agent, output, &exit)
 }
 
@@ -166,21 +169,39 @@ async fn show(text: &str, cx: &RunContext) -> Result<(), StoreError> {
     cx.emit(Event::TextDelta(TextDelta { text: text.to_owned() })).await
 }
 
-/// Shows what the program says on stderr, the last line at a time. Never ends but with an error.
-async fn stderr_lines(process: &Process, agent: &Command, cx: &RunContext) -> StoreError {
-    let mut lines = process.watch_stderr_line();
-    while lines.changed().await.is_ok() {
-        let line = lines.borrow_and_update().clone();
-        let shown = Instant::now();
-        if let Ok(data) = to_raw_value(&agent.withheld.line(&line)) {
-            let event = Event::Custom(Custom { name: STDERR_LINE.to_owned(), data });
-            if let Err(error) = cx.emit(event).await {
+/// What the program said on stderr, the last line at a time.
+#[derive(Default)]
+struct Said(std::sync::Mutex<String>);
+
+impl Said {
+    /// Shows lines as they come, not every one. Never ends but with an error.
+    async fn lines(&self, process: &Process, agent: &Command, cx: &RunContext) -> StoreError {
+        let mut lines = process.watch_stderr_line();
+        while lines.changed().await.is_ok() {
+            let line = lines.borrow_and_update().clone();
+            let shown = Instant::now();
+            if let Err(error) = self.show(line, agent, cx).await {
                 return error;
             }
+            tokio::time::sleep_until(shown + STDERR_EVERY).await;
         }
-        tokio::time::sleep_until(shown + STDERR_EVERY).await;
+        std::future::pending().await
     }
-    std::future::pending().await
+
+    async fn show(&self, line: String, agent: &Command, cx: &RunContext) -> Result<(), StoreError> {
+        {
+            let mut last = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if line.is_empty() || *last == line {
+                return Ok(());
+            }
+            last.clone_from(&line);
+        }
+        match to_raw_value(&agent.withheld.line(&line)) {
+            Ok(data) => cx.emit(Event::Custom(Custom { name: STDERR_LINE.to_owned(), data })).await,
+            // A text can always be written.
+            Err(_) => Ok(()),
+        }
+    }
 }
 
 fn outcome(agent: &Command, output: Output, exit: &Exit) -> Result<Answer, RunError> {
