@@ -291,3 +291,6 @@ impl Tasks {
 pub(crate) fn task_state(outcome: Outcome) -> RunState {
     RunState::Ended(outcome)
 }
+
+#[cfg(test)]
+mod tests;

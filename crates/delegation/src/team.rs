@@ -212,7 +212,7 @@ async fn sequential(
     let mut broken = None;
     let mut first_refused = None;
     for member in &team.members {
-        if how.is_cancelled() || caller.stop_requested().is_cancelled() {
+        if caller.stop_requested().is_cancelled() {
             cancelled = true;
             break;
         }
