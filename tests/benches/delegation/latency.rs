@@ -34,12 +34,18 @@ fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
-/// How old each stamp in a line is, in milliseconds.
-fn ages(line: &str) -> impl Iterator<Item = f64> {
+/// A stamp and how old it was when it was seen, in milliseconds.
+type Seen = (u128, f64);
+
+/// What each of some watchers saw.
+type Watched = Vec<Vec<Seen>>;
+
+/// Every stamp in a line.
+fn ages(line: &str) -> impl Iterator<Item = Seen> {
     let now = now();
     let stamps = line.split('@').skip(1).filter_map(|rest| rest.split_once(';')?.0.parse::<u128>().ok());
     #[expect(clippy::cast_precision_loss, reason = "an age in nanoseconds is far below 2^52")]
-    stamps.map(move |then| now.saturating_sub(then) as f64 / 1e6)
+    stamps.map(move |then| (then, now.saturating_sub(then) as f64 / 1e6))
 }
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> Result<(), Failed> {
@@ -49,11 +55,12 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> Result<()
     let (mut same, mut other) = (Percentiles::default(), Percentiles::default());
     for repetition in 0..repetitions {
         let (here, there) = stream(setting, stamps, repetition).await?;
-        for (name, ages) in [("in this process", &here), ("in another", &there)] {
-            let (seen, emitted) = (ages.len(), stamps * RUNS);
-            let all =
-                if seen == emitted { Ok(()) } else { Err(format!("{seen} of {emitted} deltas, {name}")) };
-            report.check("a watcher sees every delta once", all);
+        for (name, watchers) in [("in this process", &here), ("in another", &there)] {
+            for seen in watchers {
+                let once = seen.len() == stamps && seen.windows(2).all(|pair| pair[0].0 < pair[1].0);
+                let all = || format!("{} of {stamps} deltas {name}, or not in their order", seen.len());
+                report.check("a watcher sees every delta once, in order", once.then_some(()).ok_or_else(all));
+            }
         }
         same.add(here);
         other.add(there);
@@ -72,14 +79,15 @@ struct Percentiles {
 }
 
 impl Percentiles {
-    fn add(&mut self, mut ages: Vec<f64>) {
+    fn add(&mut self, watchers: Watched) {
+        let mut ages: Vec<f64> = watchers.into_iter().flatten().map(|(_, age)| age).collect();
         self.p50.push(percentile(&mut ages, 0.5));
         self.p99.push(percentile(&mut ages, 0.99));
     }
 }
 
-/// Ages as seen in this process, and as seen in others.
-async fn stream(setting: &Setting, stamps: usize, repetition: usize) -> Result<(Vec<f64>, Vec<f64>), Failed> {
+/// What each watcher in this process saw, and each in another.
+async fn stream(setting: &Setting, stamps: usize, repetition: usize) -> Result<(Watched, Watched), Failed> {
     let path = setting.file(&format!("stream-{repetition}.db"));
     let (start, go) = watch::channel(false);
     let registry = Registry::default().with(InProcess { go });
@@ -122,18 +130,18 @@ async fn stream(setting: &Setting, stamps: usize, repetition: usize) -> Result<(
         if !watcher?.success() {
             return Err("a watcher failed".into());
         }
-        seen_there.extend(ages.map_err(|_| "a reader failed")??);
+        seen_there.push(ages.map_err(|_| "a reader failed")??);
     }
     pool.close().await?;
     let mut seen_here = Vec::new();
     for watcher in here {
-        seen_here.extend(watcher.await?);
+        seen_here.push(watcher.await?);
     }
     Ok((seen_here, seen_there))
 }
 
 /// Until the bus is closed.
-async fn in_process(mut heard: Subscription) -> Vec<f64> {
+async fn in_process(mut heard: Subscription) -> Vec<Seen> {
     let mut seen = Vec::new();
     while let Ok(Some(envelopes)) = heard.recv_many().await {
         for envelope in envelopes {
@@ -144,7 +152,7 @@ async fn in_process(mut heard: Subscription) -> Vec<f64> {
 }
 
 /// Until the watcher ends.
-fn from_pipe(lines: ChildStdout, ready: &mpsc::Sender<()>) -> Result<Vec<f64>, std::io::Error> {
+fn from_pipe(lines: ChildStdout, ready: &mpsc::Sender<()>) -> Result<Vec<Seen>, std::io::Error> {
     let mut seen = Vec::new();
     let mut first = true;
     for line in BufReader::new(lines).lines() {
