@@ -172,7 +172,11 @@ impl Pool {
     ///
     /// # Errors
     /// As [`prompt`](Self::prompt).
-    pub async fn prompt_child(&self, session: &SessionId, prompt: Prompt) -> Result<MemberResult, PromptError> {
+    pub async fn prompt_child(
+        &self,
+        session: &SessionId,
+        prompt: Prompt,
+    ) -> Result<MemberResult, PromptError> {
         let node = self.node_of(session).await?;
         self.check(&prompt)?;
         Ok(self.delegator.prompt_child(session, node, prompt).await?)
