@@ -120,6 +120,36 @@ fn l13_l14_when_program_and_guards_are_killed_at_once_the_next_command_ends_what
 }
 
 #[test]
+fn ctrl_c_is_heard_while_the_store_keeps_a_run_waiting() {
+    let world = world();
+    world.run("leaves", "x", &["--quiet"]).with(0);
+    let holder = rusqlite::Connection::open(world.db()).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let run = world.start("leaves", "x", &["--quiet"]);
+    // Its signals are its own before it opens the store.
+    let opened = world.db().with_extension("db-shm");
+    offspring_tests::until("the open store", Duration::from_secs(10), || {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", run.pid())).ok()?;
+        files
+            .flatten()
+            .find(|file| std::fs::read_link(file.path()).is_ok_and(|path| path == opened))
+            .map(drop)
+    });
+    run.send(Signal::INT);
+    let _ = run.finish_within(Duration::from_secs(5)).with(130);
+    drop(holder);
+    let states: Vec<_> = world
+        .json(&["ls", "--json"])
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|root| root["run_state"].clone())
+        .collect();
+    assert!(states.iter().all(|state| state != "running" && state != "pending"), "{states:?}");
+    assert_eq!(world.processes(), []);
+}
+
+#[test]
 fn l14_under_nohup_a_hang_up_is_not_heard() {
     let world = world();
     let line = world.run_command("top", "x", &["--quiet"]);

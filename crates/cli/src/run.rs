@@ -53,11 +53,14 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     // Subscribed before anything happens.
     let heard = pool.manager().subscribe(Scope::All);
     let options = RootOptions { cwd: Some(dir), ..RootOptions::default() };
-    let RootRun { session, result, .. } =
-        pool.run(node.as_ref(), prompt.into(), options).await.map_err(|error| match error {
+    let RootRun { session, result, .. } = tokio::select! {
+        begun = pool.run(node.as_ref(), prompt.into(), options) => begun.map_err(|error| match error {
             PromptError::Refused(refused) => Failure::new(refused),
             usage => Failure::usage(usage),
-        })?;
+        })?,
+        // The store keeps us waiting, and what it may still take is interrupted from the start (L13).
+        ending = signals.next() => std::process::exit(i32::from(ending.exit_code())),
+    };
     let lines = args.json.then(|| tokio::spawn(print_lines(pool.manager().clone(), session.id.clone())));
     let live = Live::start(pool.manager(), &session, heard, args.quiet);
     let (result, ending) = finished(&pool, &session.id, result, &mut signals, &live).await?;
