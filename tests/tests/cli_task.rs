@@ -216,3 +216,49 @@ entry: top
     let done = world.run("top", "x", &["--quiet"]).with(1);
     assert!(done.stderr.contains("no run has this token, or it has ended"), "{}", done.stderr);
 }
+
+#[test]
+fn w3_the_endpoint_answers_what_it_cannot_read_and_does_nothing_without_a_token() {
+    use std::io::{BufRead, BufReader, Write};
+    let world = World::new();
+    world.pool(
+        "
+agents:
+  top: {type: command, command: [sh, -c, 'echo \"$OFFSPRING_SOCKET\"; until [ -e \"$OFFSPRING_MANIFEST_DIR/gate\" ]; do sleep 0.05; done; offspring task echo x']}
+  echo: {type: command, command: [cat]}
+entry: top
+",
+    );
+    let mut run = world.start("top", "x", &["--json", "--quiet"]);
+    let socket = run.until_json(|line| line["event"]["kind"] == "text_delta");
+    let socket = socket["event"]["data"]["text"].as_str().unwrap().trim().to_owned();
+    let mode = |path: &std::path::Path| {
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).unwrap().permissions()) & 0o777
+    };
+    assert_eq!(mode(std::path::Path::new(&socket).parent().unwrap()), 0o700);
+    assert!(socket.len() < 100);
+    let stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let (mut to, mut from) = (stream.try_clone().unwrap(), BufReader::new(stream));
+    let mut ask = |line: &str| -> Value {
+        to.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        from.read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    };
+    let task = r#"{"jsonrpc":"2.0","id":7,"method":"task/start","params":{"node":"echo","prompt":"x"}}"#;
+    assert!(ask("this is no JSON")["error"]["code"].is_i64());
+    assert!(ask("{\"hello\":1}")["error"]["code"].is_i64());
+    let refused = ask(task);
+    assert_eq!(refused["id"], 7);
+    assert!(
+        refused["error"]["message"].as_str().unwrap().contains("say hello with the token of a run first")
+    );
+    let wrong = ask(r#"{"jsonrpc":"2.0","id":8,"method":"hello","params":{"token":"00"}}"#);
+    assert!(wrong["error"]["message"].as_str().unwrap().contains("no run has this token"));
+    assert!(ask(task)["error"].is_object());
+    assert_eq!(ask(r#"{"jsonrpc":"2.0","id":9,"method":"no/such"}"#)["error"]["code"], -32601);
+    world.write("pool/gate", "");
+    let _ = run.finish().with(0);
+    assert_eq!(world.tree("latest").len(), 2);
+}
