@@ -326,7 +326,7 @@ fn result(
     };
     let (output, error) = match worked {
         Ok(answer) => (answer.text, None),
-        Err(error) => (String::new(), Some(error.message)),
+        Err(error) => (error.partial, Some(error.message)),
     };
     let error = match outcome {
         Outcome::Completed => None,

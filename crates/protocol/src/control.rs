@@ -96,7 +96,7 @@ pub struct MemberResult {
     pub session: Option<SessionId>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Its output.
+    /// Its output; when it failed, what there was of one.
     pub output: String,
     /// What went wrong, if it did.
     pub error: Option<String>,

@@ -85,17 +85,25 @@ pub struct RunError {
     pub code: std::borrow::Cow<'static, str>,
     /// Whether it was interrupted from outside: its process, owner or peer went away.
     pub interrupted: bool,
+    /// What there was of an answer, for whoever delegated. It is in the log already, as it was streamed.
+    pub partial: String,
 }
 
 impl RunError {
     /// A failure with this code.
     pub fn failed(code: impl Into<std::borrow::Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: code.into(), interrupted: false }
+        Self { message: message.into(), code: code.into(), interrupted: false, partial: String::new() }
     }
 
     /// An interruption from outside.
     pub fn interrupted(code: impl Into<std::borrow::Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: code.into(), interrupted: true }
+        Self { message: message.into(), code: code.into(), interrupted: true, partial: String::new() }
+    }
+
+    /// With what there was of an answer.
+    #[must_use]
+    pub fn with_partial(self, partial: impl Into<String>) -> Self {
+        Self { partial: partial.into(), ..self }
     }
 }
 

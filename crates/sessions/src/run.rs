@@ -549,7 +549,7 @@ impl Core {
         };
         let text = error.as_ref().map(|error| error.message.clone());
         let terminal = match error {
-            Some(RunError { message, code, interrupted }) if !cancelled => {
+            Some(RunError { message, code, interrupted, .. }) if !cancelled => {
                 Event::RunError(RunFailed { message, code: code.into_owned(), interrupted })
             }
             _ => Event::StreamComplete(StreamComplete { cancelled, message_id: message }),

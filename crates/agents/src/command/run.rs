@@ -214,14 +214,16 @@ fn outcome(agent: &Command, output: Output, exit: &Exit) -> Result<Answer, RunEr
     match exit.status {
         ExitKind::Code(0) => Ok(text.into()),
         ExitKind::Code(status) => {
-            Err(RunError::failed("exit_status", format!("{} exited with status {status}{said}", agent.name)))
+            let message = format!("{} exited with status {status}{said}", agent.name);
+            Err(RunError::failed("exit_status", message).with_partial(text))
         }
         ExitKind::Signal(signal) => {
-            Err(RunError::failed("signal", format!("{} was ended by signal {signal}{said}", agent.name)))
+            let message = format!("{} was ended by signal {signal}{said}", agent.name);
+            Err(RunError::failed("signal", message).with_partial(text))
         }
         ExitKind::Unknown => {
             let message = format!("how {} ended is not known{said}", agent.name);
-            Err(RunError::interrupted("unknown_status", message))
+            Err(RunError::interrupted("unknown_status", message).with_partial(text))
         }
     }
 }

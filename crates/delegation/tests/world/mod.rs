@@ -16,7 +16,7 @@ use offspring_protocol::{
 };
 use offspring_sessions::{
     Answer, ManagerOptions, MemoryStore, RunContext, RunError, Scope, SessionManager, SessionRecord,
-    Subscription,
+    SessionStore, Subscription,
 };
 use tokio::sync::Semaphore;
 
@@ -233,7 +233,11 @@ impl World {
     }
 
     pub(crate) fn with(options: DelegatorOptions) -> Self {
-        let manager = SessionManager::new(Arc::new(MemoryStore::new()), ManagerOptions::default());
+        Self::over(Arc::new(MemoryStore::new()), options)
+    }
+
+    pub(crate) fn over(store: Arc<dyn SessionStore>, options: DelegatorOptions) -> Self {
+        let manager = SessionManager::new(store, ManagerOptions::default());
         let heard = manager.subscribe(Scope::All);
         Self { delegator: Delegator::new(manager.clone(), options), manager, heard }
     }
