@@ -219,6 +219,13 @@ const CASES: &[(&str, &str)] = &[
         "survey.yaml:1:10: the name `ask_me` starts with `ask_`, as the tools that ask a worker do; for example `me`",
     ),
     (
+        "agents: {status: {type: command}, a: {type: command}}\n\
+         entry: a\n\
+         teams: {cancel: {mode: parallel, members: [a]}}\n",
+        "survey.yaml:1:10: the name `status` is a word of `offspring task`, which could not ask it; for example `the-status`\n\
+         survey.yaml:3:9: the name `cancel` is a word of `offspring task`, which could not ask it; for example `the-cancel`",
+    ),
+    (
         "agents: {-x: {type: command}}\n",
         "survey.yaml:1:10: the name `-x` starts with `-` and would be taken for an option; for example `x`",
     ),

@@ -141,6 +141,9 @@ impl Nodes {
     }
 }
 
+/// Words that `offspring task` understands itself: a node of this name could not be asked there.
+const WORDS_OF_TASK: [&str; 4] = ["nodes", "status", "output", "cancel"];
+
 /// Whether a node can have this name: it becomes part of tools and paths and is typed on command lines.
 fn check_name(name: &str, place: Place, problems: &mut Vec<Problem>) {
     let wrong = if name.is_empty() {
@@ -159,6 +162,8 @@ fn check_name(name: &str, place: Place, problems: &mut Vec<Problem>) {
         "starts with `-` and would be taken for an option"
     } else if name.starts_with("ask_") {
         "starts with `ask_`, as the tools that ask a worker do"
+    } else if WORDS_OF_TASK.contains(&name) {
+        "is a word of `offspring task`, which could not ask it"
     } else {
         return;
     };
@@ -170,6 +175,7 @@ fn check_name(name: &str, place: Place, problems: &mut Vec<Problem>) {
         .filter(|c| !c.is_control())
         .take(40)
         .collect();
+    let fixed = if WORDS_OF_TASK.contains(&name) { format!("the-{name}") } else { fixed };
     let hint = (!fixed.is_empty()).then(|| format!("for example `{}`", shown(&fixed)));
     problems.push(Problem::at(place, format!("the name `{}` {wrong}", shown(name))).maybe_suggest(hint));
 }

@@ -21,7 +21,8 @@ pub(super) struct ManifestFile {
     pub(super) description: Option<String>,
     /// The agent or team that `offspring run` starts. May be left out when the pool has one node only.
     pub(super) entry: Option<Located<String>>,
-    /// The agents by name; at least one. A name has no whitespace and no `/`, and does not start with `-` or `ask_`.
+    /// The agents by name; at least one. A name has no whitespace and no `/`, does not start with `-` or `ask_`,
+    /// and is none of `nodes`, `status`, `output`, `cancel`.
     #[expect(dead_code, reason = "says that the key exists; the agents are read one by one")]
     pub(super) agents: AgentTable,
     /// The teams by name. Agents and teams share their names.
