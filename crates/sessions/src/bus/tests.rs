@@ -32,7 +32,7 @@ fn held(subscription: &Subscription) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn t6_each_scope_hears_what_belongs_to_it_in_order() {
+async fn t6_t9_each_scope_hears_what_belongs_to_it_in_order() {
     let bus = Arc::new(Bus::default());
     let scopes = [
         Scope::All,
@@ -112,7 +112,7 @@ async fn l14_a_closed_bus_gives_what_it_holds_and_ends_also_for_whoever_comes_la
 }
 
 #[tokio::test]
-async fn t9_a_waiting_subscriber_is_woken_by_one_publish() {
+async fn a_waiting_subscriber_is_woken_by_one_publish() {
     let bus = Arc::new(Bus::default());
     let mut subscription = bus.subscribe(Scope::All, QueueLimits::default());
     let waits = tokio::spawn(async move { subscription.recv().await.unwrap().unwrap().seq });
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     /// Against a model that asks every subscription about every event.
     #[test]
-    fn t6_t15_any_history_delivers_what_a_naive_model_delivers(steps in steps(), items in 1_usize..6) {
+    fn t6_t9_t15_any_history_delivers_what_a_naive_model_delivers(steps in steps(), items in 1_usize..6) {
         let sessions = [
             info(&["r"]), info(&["r", "a"]), info(&["r", "b"]), info(&["r", "a", "c"]), info(&["q"]), info(&["q", "d"]),
         ];
