@@ -8,5 +8,7 @@ mod attribution;
 mod limits;
 #[path = "reports/restart.rs"]
 mod restart;
+#[path = "reports/torn_log.rs"]
+mod torn_log;
 #[path = "tg/world.rs"]
 mod world;

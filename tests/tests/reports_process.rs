@@ -3,6 +3,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+#[path = "reports_process/held.rs"]
+mod held;
 #[path = "reports_process/one_id.rs"]
 mod one_id;
 #[path = "reports_process/places.rs"]
