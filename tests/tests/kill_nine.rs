@@ -25,6 +25,8 @@ use serde_json::Value;
 const MOMENTS: usize = 50;
 /// At so many of them two or more runs have to be open.
 const ENOUGH: usize = 40;
+/// Runs that are tried for one moment: the last moments are so late that some runs are over before.
+const ATTEMPTS: usize = 10;
 /// Runs that are killed at the same time: most of a run is waiting.
 const WORKERS: usize = 4;
 const SLOW_SORT: &str = "#!/bin/sh
@@ -195,7 +197,7 @@ fn l1_l13_l14_l16_kill_9_at_fifty_moments_of_the_main_job_loses_nothing_and_leav
                     // One in each fiftieth of the length.
                     let part = (f64::from(u32::try_from(index).unwrap()) + random(seed, index as u64))
                         / MOMENTS as f64;
-                    let runs = (0..4).find_map(|_| {
+                    let runs = (0..ATTEMPTS).find_map(|_| {
                         let moment = length.lock().unwrap().mul_f64(part);
                         let killed = job.kill_at(moment);
                         if let Err(took) = killed {
@@ -204,7 +206,9 @@ fn l1_l13_l14_l16_kill_9_at_fifty_moments_of_the_main_job_loses_nothing_and_leav
                         }
                         killed.ok()
                     });
-                    open.lock().unwrap().push((index, runs.unwrap_or(0)));
+                    let runs =
+                        runs.unwrap_or_else(|| panic!("seed {seed}: no run lived until moment {index}"));
+                    open.lock().unwrap().push((index, runs));
                 }
             });
         }

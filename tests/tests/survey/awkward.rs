@@ -50,6 +50,12 @@ fn a_shallow_clone_does_not_take_its_boundary_for_a_change() {
     // Twelve commits are there; the oldest only looks as if it added the file.
     found.has(&["tangle.c", "11 of 11 commits"]);
     found.could_not_see("shallow clone");
+    // To git the boundary looks like a root commit, which is what names a project.
+    let boundary = clone.git(&["rev-list", "--max-parents=0", "--all"]);
+    assert!(!boundary.is_empty());
+    for session in found.sessions() {
+        assert_eq!(session["project_id"], "global", "{boundary}: {session}");
+    }
 }
 
 /// A directory with a `git` that sets `variables` for the real one: the program
