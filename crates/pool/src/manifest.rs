@@ -101,10 +101,6 @@ impl fmt::Debug for EnvironmentValue {
 pub struct WorkerEntry {
     /// The agent or team.
     pub node: NodeName,
-    /// Whether each question starts from an empty history; `true` by default, without meaning for teams.
-    pub reset_history_on_run: bool,
-    /// Whether the worker sees the history of the one who asks; `false` by default, without meaning for teams.
-    pub pass_message_history: bool,
 }
 
 /// One team of a manifest.

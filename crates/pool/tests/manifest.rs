@@ -44,7 +44,7 @@ teams:
       Be short.
   report: {mode: sequential, members: [all, sizes], require_all: false}
   nobody: {mode: parallel, members: []}
-workers: [{name: sizes, reset_history_on_run: false, pass_message_history: true}]
+workers: [{name: sizes, type: agent}]
 limits: {max_depth: 5, max_active: 2, max_output_bytes: 1024}
 storage: {path: state/survey.db}
 ";
@@ -78,7 +78,6 @@ fn a_whole_manifest_says_what_is_written() {
     assert_eq!(coordinator.kind, "command");
     let workers: Vec<&str> = coordinator.workers.iter().map(|worker| worker.node.as_str()).collect();
     assert_eq!(workers, ["history", "all"]);
-    assert!(coordinator.workers[0].reset_history_on_run && !coordinator.workers[0].pass_message_history);
     let text = |text: &str| EnvironmentValue::Text(text.to_owned());
     let expected = [
         ("LEVEL".to_owned(), text("3")),
@@ -94,7 +93,7 @@ fn a_whole_manifest_says_what_is_written() {
     assert_eq!(all.shared_prompt.as_deref(), Some("Be short.\n"));
     assert!(all.require_all);
     assert!(!manifest.team("report").unwrap().require_all);
-    assert!(!manifest.workers()[0].reset_history_on_run && manifest.workers()[0].pass_message_history);
+    assert_eq!(manifest.workers().iter().map(|worker| worker.node.as_str()).collect::<Vec<_>>(), ["sizes"]);
 }
 
 #[test]

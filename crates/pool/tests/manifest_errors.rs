@@ -157,10 +157,10 @@ const CASES: &[(&str, &str)] = &[
         "survey.yaml:1:40: unknown key `nme`; did you mean `name`?",
     ),
     (
-        "agents: {a: {type: command, workers: [{name: t, reset_history_on_run: false}]}}\n\
+        "agents: {a: {type: command, workers: [{name: t, type: agent}]}}\n\
          entry: a\n\
          teams: {t: {mode: parallel, members: [a]}}\n",
-        "survey.yaml:1:71: `reset_history_on_run` has no meaning for the team `t`; leave it out",
+        "survey.yaml:1:55: `t` is a team, and `type` says `agent`; leave `type` out",
     ),
     (
         "agents: {a: {type: command}}\n\

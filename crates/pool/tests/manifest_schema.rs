@@ -46,7 +46,7 @@ fn every_key_has_a_meaning_and_says_what_it_takes() {
         "mapping from names to text or number or `true` or `false` or mapping"
     );
     assert_eq!(key(&keys, "agents.NAME.environment.NAME.from").takes, "text");
-    assert_eq!(key(&keys, "workers[].reset_history_on_run").default.as_deref(), Some("true"));
+    assert_eq!(key(&keys, "workers[].type").takes, "`agent` or `team`");
     assert_eq!(key(&keys, "limits.max_depth").takes, "whole number from 1");
 }
 

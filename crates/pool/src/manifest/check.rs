@@ -218,11 +218,9 @@ fn workers(items: Vec<Located<WorkerFile>>, nodes: &Nodes, problems: &mut Vec<Pr
     let mut seen = HashSet::new();
     let mut out = Vec::new();
     for item in items {
-        let (name, kind, reset, pass) = match item.value {
-            NameOr::Name(value) => (Located { value, place: item.place }, None, None, None),
-            NameOr::Table(table) => {
-                (table.name, table.kind, table.reset_history_on_run, table.pass_message_history)
-            }
+        let (name, kind) = match item.value {
+            NameOr::Name(value) => (Located { value, place: item.place }, None),
+            NameOr::Table(table) => (table.name, table.kind),
         };
         let Some(node) = nodes.find(&name, "worker", problems) else { continue };
         if !seen.insert(node.clone()) {
@@ -237,19 +235,7 @@ fn workers(items: Vec<Located<WorkerFile>>, nodes: &Nodes, problems: &mut Vec<Pr
             let message = format!("`{}` is {is}, and `type` says `{says}`", shown(&name.value));
             problems.push(Problem::at(kind.place, message).suggest("leave `type` out"));
         }
-        for (key, setting) in [("reset_history_on_run", &reset), ("pass_message_history", &pass)] {
-            if let Some(setting) = setting
-                && is_team
-            {
-                let message = format!("`{key}` has no meaning for the team `{}`", shown(&name.value));
-                problems.push(Problem::at(setting.place, message).suggest("leave it out"));
-            }
-        }
-        out.push(WorkerEntry {
-            node,
-            reset_history_on_run: reset.is_none_or(|setting| setting.value),
-            pass_message_history: pass.is_some_and(|setting| setting.value),
-        });
+        out.push(WorkerEntry { node });
     }
     out
 }

@@ -114,12 +114,6 @@ pub(super) struct WorkerTable {
     /// What the name has to be. Default: whatever it is.
     #[serde(rename = "type")]
     pub(super) kind: Option<Located<WorkerKindFile>>,
-    /// Only for agents: whether each question starts from an empty history.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
-    pub(super) reset_history_on_run: Option<Located<bool>>,
-    /// Only for agents: whether the worker sees the history of the one who asks.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
-    pub(super) pass_message_history: Option<Located<bool>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
