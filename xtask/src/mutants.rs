@@ -15,7 +15,7 @@ const CRATES: [&str; 3] = ["offspring-tree", "offspring-sessions", "offspring-de
 /// Percent of the viable mutants that the tests have to notice.
 const LEAST_CAUGHT: f64 = 90.0;
 /// Seconds after which a mutant counts as noticed, because it hangs.
-const TIMEOUT_SECONDS: &str = "120";
+const TIMEOUT_SECONDS: &str = "60";
 /// Where each survivor stands with its reason.
 const SURVIVORS: &str = "docs/mutants.md";
 
