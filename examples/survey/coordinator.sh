@@ -16,7 +16,8 @@ say 'scanning'
 	quoted=$(awk_ first-line "$scratch/question")
 	fact question "$quoted"
 	# The words are taken from the whole question, not from its first line.
-	fact words "$(tr -cs 'A-Za-z' ' ' <"$scratch/question" | tr 'A-Z' 'a-z' | awk '{ print substr($0, 1, 4000); exit }')"
+	# A sentence's end stays as a word, so that "not" does not reach beyond it.
+	fact words "$(sed 's/[.;!?]/ . /g' "$scratch/question" | tr -cs 'A-Za-z.' ' ' | tr 'A-Z' 'a-z' | awk '{ print substr($0, 1, 4000); exit }')"
 	cat "$scratch/facts"
 	if "$offspring" task scan - <"$scratch/ask" 2>"$scratch/error"; then
 		:

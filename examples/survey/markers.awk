@@ -47,6 +47,8 @@ function look(file, n, line, prose,    rest, offset, word, before, after, head, 
 		# Between or beside other such words it is a list of them.
 		if (head ~ /(TODO|FIXME|XXX|HACK|BUG)[ ,\/|]+(and |or )?$/) continue
 		if (tail ~ /^[ ,\/|]+(and |or )?(TODO|FIXME|XXX|HACK|BUG)([^A-Za-z0-9_]|$)/) continue
+		# "See the FIXME there" is about another one.
+		if (head ~ /(^|[^A-Za-z])([Tt]he|[Tt]hat|[Tt]hese|[Tt]hose|[Ss]ee) $/) continue
 		called = after == ":" || tail ~ /^\([A-Za-z0-9_@#.:\/ -]+\)/
 		if (prose) {
 			if (head !~ /^[ \t]*([-*+>#]+|<!--|\[ \]|[0-9]+[.)])?[ \t]*(\[ \][ \t]*)?(\*\*)?$/ && !(called && word != "BUG")) continue
@@ -58,8 +60,9 @@ function look(file, n, line, prose,    rest, offset, word, before, after, head, 
 		if (testlike(file)) value *= 0.8
 		sub(/^[ \t:]+/, "", tail)
 		sub(/[ \t]*(\*\/|-->)[ \t\r]*$/, "", tail)
-		finding("markers", value, name, name ":" n, tail !~ /[^ \t\r]/ ? word : word (tail ~ /^\(/ ? "" : ": ") quote(tail, 90), \
-			word == "FIXME" || word == "BUG" || word == "XXX" ? "Whoever wrote this line knew it to be wrong." : \
+		finding("markers", value, name, name ":" n, tail !~ /[^ \t\r]/ ? word : word (tail ~ /^\(/ ? "" : after == ":" ? ": " : " ") quote(tail, 90), \
+			word == "XXX" ? "Whoever wrote this line had doubts about it." : \
+			word == "FIXME" || word == "BUG" ? "Whoever wrote this line knew it to be wrong." : \
 			"Work that was put off here and is remembered by nothing else.", raw(file))
 		return
 	}

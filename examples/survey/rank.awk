@@ -30,6 +30,16 @@ function fade(times,    f) {
 	return f
 }
 
+# Whether the question turns the topics after its word k down ("skip the tests",
+# "don't care about docs or CI"): from such a word on, for as long as only words
+# like "the", "about" and "or" and other topics follow. "Not" before a participle
+# says that something is missing, and that is what was asked for ("not tested").
+function turned(k, less) {
+	if (word[k] ~ /^(ignore|ignoring|skip|skipping|except|excluding|besides)$/) return 1
+	if (word[k] == "not" || word[k] == "dont" || word[k] == "t" && word[k - 1] == "don") return word[k + 1] !~ /ed$/ || word[k + 1] ~ /^(need|interested|bothered)$/
+	return less && word[k] ~ /^(the|a|an|any|all|about|for|of|to|in|on|with|at|and|or|nor|care|bother|bothered|mind|look|looking|want|need|hear|see|show|me|interested|worry)$/
+}
+
 $1 == "fact" && $2 == "words" { words = $3; next }
 # The lists of markers are cut; how many there were is known all the same.
 $1 == "fact" && $2 ~ /^markers-/ { markers += $3; next }
@@ -45,13 +55,16 @@ $1 == "fact" || $1 == "unseen" { print }
 END {
 	count = split(words, word, " ")
 	for (k = 1; k <= count; k++) {
-		if (!(word[k] in kinds_of)) continue
-		less = k > 1 && word[k - 1] ~ /^(ignore|ignoring|skip|skipping|except|excluding|not|besides)$/
+		if (!(word[k] in kinds_of)) {
+			less = turned(k, less)
+			continue
+		}
 		m = split(kinds_of[word[k]], moved, " ")
 		for (j = 1; j <= m; j++) {
 			if (moved[j] in weight) continue
 			weight[moved[j]] = less ? 0.25 : 3
-			said = said (said == "" ? "" : ", ") moved[j] (less ? " ×0.25" : " ×3") " (\"" word[k] "\")"
+			said = said (said == "" ? "" : ", ") moved[j] (less ? " ×0.25" : " ×3") " (\"" word[k] "\"" \
+				(total[moved[j]] ? "" : ", nothing found") ")"
 		}
 	}
 	if (said == "") print "fact\tmoved\tno word of the question names a topic of the survey, so every kind counts alike"

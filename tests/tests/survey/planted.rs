@@ -19,7 +19,10 @@ fn a_fixme_is_reported_with_its_line_by_the_child_that_looks_for_it() {
     }
     assert!(!found.transcript("later").contains("src/parser.rs:3"));
 
-    world.write("src/parser.rs", "fn parse() {\n    // The start.\n}\n").commit("remove");
+    world
+        .write("src/parser.rs", "fn parse() {\n    // The start.\n}\n")
+        .write("src/lexer.rs", "// As for the FIXME in the parser, see there.\nfn lex() {}\n")
+        .commit("remove");
     let gone = survey(&world);
     gone.lacks(&["src/parser.rs:3"]);
     gone.lacks(&["FIXME"]);
@@ -96,6 +99,26 @@ fn two_questions_about_one_repository_give_two_orders() {
         items
     };
     assert_eq!(sorted(tests.items()), sorted(dependencies.items()));
+}
+
+#[test]
+fn a_topic_is_turned_down_by_the_words_before_it() {
+    let world = World::repository();
+    world.write("src/main.py", "print('no test of this')\n").commit("plant");
+    for (question, ranking) in [
+        ("Skip the tests.", "tests ×0.25 (\"tests\")"),
+        (
+            "I don't care about CI or tests. Docs!",
+            "ci ×0.25 (\"ci\"), tests ×0.25 (\"tests\"), docs ×3 (\"docs\")",
+        ),
+        ("I am not interested in tests", "tests ×0.25 (\"tests\")"),
+        ("What is not tested?", "tests ×3 (\"tested\")"),
+        ("Which files do not have tests?", "tests ×3 (\"tests\")"),
+        ("Any secrets?", "security ×3 (\"secrets\", nothing found)"),
+    ] {
+        let found = ask(&world, question);
+        found.has(&["Ranking", &format!("weights: {ranking}")]);
+    }
 }
 
 #[test]
