@@ -37,7 +37,11 @@ fn l14_after_ctrl_c_and_the_other_ways_to_ask_nothing_is_left_and_the_code_says_
         assert_eq!(world.processes(), [], "after the program's own end");
         assert!(done.stderr.contains("cancelling; once more to force"), "{}", done.stderr);
         assert!(
-            done.stderr.lines().last().unwrap().starts_with("cancelled: 3 sessions, depth 2, 3 failed, "),
+            done.stderr
+                .lines()
+                .last()
+                .unwrap()
+                .starts_with("cancelled: 3 sessions, depth 2, 0 failed, 3 cancelled, "),
             "{}",
             done.stderr
         );

@@ -90,6 +90,6 @@ fn ctrl_c_leaves_the_terminal_as_it_was_and_says_what_happens() {
     );
     let shown = text(&shown);
     assert!(shown.contains("cancelling; once more to force"), "{shown}");
-    assert!(shown.contains("cancelled: 9 sessions, depth 1, 9 failed, "), "{shown}");
+    assert!(shown.contains("cancelled: 9 sessions, depth 1, 0 failed, 9 cancelled, "), "{shown}");
     assert_eq!(world.processes(), []);
 }

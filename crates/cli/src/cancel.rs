@@ -10,7 +10,7 @@ use crate::{
     args::Cancel,
     failure::Failure,
     find, store,
-    text::{finish, finish_json},
+    text::{counted, finish, finish_json},
 };
 
 pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCode, Failure> {
@@ -18,7 +18,7 @@ pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCod
     let session = find::session(&manager, &args.session).await?.data.id;
     let (word, text) = match manager.request_cancel(&session).await? {
         CancelAnswer::Done(cancelled) => {
-            ("cancelled", format!("cancelled {} sessions", cancelled.ended.len()))
+            ("cancelled", format!("cancelled {}", counted(cancelled.ended.len(), "session", "sessions")))
         }
         CancelAnswer::Owner(answer) if answer.starts_with("not cancelled") => {
             return Err(Failure::new(format!("{session}: {answer}")));
@@ -28,10 +28,9 @@ pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCod
             let ended = recovered.interrupted.len();
             let killed =
                 tokio::task::spawn_blocking(move || reap::leftovers(&recovered)).await.unwrap_or_default();
-            (
-                "interrupted",
-                format!("its program was gone: {ended} runs are interrupted, {killed} processes ended"),
-            )
+            let ended = counted(ended, "run is", "runs are");
+            let killed = counted(killed, "process", "processes");
+            ("interrupted", format!("its program was gone: {ended} interrupted, {killed} ended"))
         }
         CancelAnswer::AtRest => ("at_rest", "nothing of it was running".to_owned()),
         CancelAnswer::NoAnswer => {

@@ -23,7 +23,7 @@ use crate::{
     signals::{Ending, Signals},
     store::{self, Place},
     task::read_prompt,
-    text::{duration, for_stdout, json_line, out, plain, shell_word, tell},
+    text::{counted, duration, for_stdout, json_line, out, plain, shell_word, tell},
 };
 
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
@@ -96,7 +96,10 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
 fn directory(named: Option<&Path>) -> Result<String, Failure> {
     let dir = named.unwrap_or(Path::new("."));
     let shown = dir.display();
-    let found = dir.canonicalize().map_err(|error| Failure::usage(format!("--dir {shown}: {error}")))?;
+    let found = dir.canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::usage(format!("--dir {shown} does not exist")),
+        _ => Failure::usage(format!("--dir {shown}: {error}")),
+    })?;
     if !found.is_dir() {
         return Err(Failure::usage(format!("--dir {shown} is not a directory")));
     }
@@ -239,6 +242,7 @@ struct Summary {
     sessions: usize,
     depth: u32,
     failures: usize,
+    cancelled: usize,
     wall: std::time::Duration,
     stored: String,
     look: Option<String>,
@@ -253,12 +257,10 @@ impl Summary {
         place: &Place,
     ) -> Result<Self, Failure> {
         let records = pool.manager().subtree(root).await?;
-        let failed = records.iter().filter(|record| {
-            record
-                .run_state()
-                .and_then(|run| run.outcome())
-                .is_some_and(|outcome| outcome != Outcome::Completed)
-        });
+        let count = |outcomes: &[Outcome]| {
+            let ends = records.iter().filter_map(|record| record.run_state()?.outcome());
+            ends.filter(|outcome| outcomes.contains(outcome)).count()
+        };
         let db = match place.file() {
             Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => {
                 format!(" --db {}", shell_word(&file.to_string_lossy()))
@@ -270,7 +272,8 @@ impl Summary {
             error: result.error.clone(),
             sessions: records.len(),
             depth: records.iter().map(|record| record.data.depth).max().unwrap_or_default(),
-            failures: failed.count(),
+            failures: count(&[Outcome::Failed, Outcome::Interrupted]),
+            cancelled: count(&[Outcome::Cancelled]),
             wall,
             stored: pool.manager().store().info().to_string(),
             look: place.file().map(|_| format!("{}{db} tree {root}", program())),
@@ -282,12 +285,14 @@ impl Summary {
         if let (Some(error), true) = (why, self.outcome != Outcome::Completed) {
             tell(&format!("{}: {}", self.outcome.as_str(), plain(error.lines().next().unwrap_or_default())));
         }
-        let Self { sessions, depth, failures, stored, .. } = self;
+        let Self { depth, failures, stored, .. } = self;
         let wall = duration(self.wall);
-        let plural = if *sessions == 1 { "session" } else { "sessions" };
+        let sessions = counted(self.sessions, "session", "sessions");
         let outcome = self.outcome.as_str();
+        let cancelled =
+            if self.cancelled == 0 { String::new() } else { format!(", {} cancelled", self.cancelled) };
         let line = format!(
-            "{outcome}: {sessions} {plural}, depth {depth}, {failures} failed, {wall}, stored in {stored}"
+            "{outcome}: {sessions}, depth {depth}, {failures} failed{cancelled}, {wall}, stored in {stored}"
         );
         match &self.look {
             Some(look) => tell(&format!("{line}; look at it with: {look}")),

@@ -31,6 +31,11 @@ fn plain_pieces(text: &str) -> String {
     text.split('\n').map(|line| plain(line.strip_suffix('\r').unwrap_or(line))).collect::<Vec<_>>().join("\n")
 }
 
+/// A number and what it counts.
+pub(crate) fn counted(number: usize, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}
+
 /// `820 ms`, `4.2 s`, `3:07`, `2:03:07`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();

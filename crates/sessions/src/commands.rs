@@ -143,9 +143,13 @@ pub(crate) async fn serve(inner: Weak<Inner>) {
 async fn carry_out(manager: &SessionManager, mut command: CommandRow) {
     let CommandKind::Cancel = command.kind;
     command.answer = Some(match manager.cancel(&command.session, CancelScope::Subtree).await {
-        Ok(Cancelled { ended, stuck }) if stuck.is_empty() => format!("cancelled {} sessions", ended.len()),
         Ok(Cancelled { ended, stuck }) => {
-            format!("cancelled {} sessions; {} did not stop", ended.len(), stuck.len())
+            let sessions = if ended.len() == 1 { "session" } else { "sessions" };
+            let left = match stuck.len() {
+                0 => String::new(),
+                stuck => format!("; {stuck} did not stop"),
+            };
+            format!("cancelled {} {sessions}{left}", ended.len())
         }
         Err(refused) => format!("not cancelled: {refused}"),
     });
