@@ -7,13 +7,13 @@ BEGIN {
 	FS = "\t"
 	MOST = 20
 	topic("tests", "test tests tested testing untested coverage spec specs tdd unittest unittests")
-	topic("dependencies", "dependency dependencies depend depends package packages library libraries crate crates module modules pin pinned unpinned version versions lock lockfile lockfiles upgrade upgrades outdated supply vendor")
+	topic("dependencies", "dependency dependencies depend depends package packages library libraries crate crates pin pinned unpinned version versions lock lockfile lockfiles upgrade upgrades outdated supply vendor")
 	topic("history", "history churn commit commits changed changes changing often author authors hotspot hotspots git")
 	topic("size", "size sizes large larger largest long longest big bigger biggest huge split refactor refactoring complex complexity lines simplify")
 	topic("markers", "marker markers todo todos fixme fixmes hack hacks xxx debt conflict conflicts bug bugs unfinished")
 	topic("docs", "doc docs document documentation documented readme newcomer newcomers onboarding explain")
 	topic("licence", "licence license licences licenses licensing legal copyright")
-	topic("ci", "ci pipeline pipelines automation continuous integration")
+	topic("ci", "ci pipeline pipelines automation continuous")
 	topic("security", "security secure insecure secret secrets key keys password passwords leak leaks leaked credential credentials")
 	# A question about security is one about what gets in from outside, too.
 	topic("dependencies", "security secure insecure vulnerability vulnerabilities")
