@@ -230,24 +230,9 @@ fn title(prompt: &str) -> String {
 
 /// The name that differs least, if it differs by no more than a third of its length.
 fn closest<'a>(name: &NodeName, names: impl Iterator<Item = &'a NodeName>) -> Option<NodeName> {
-    let distance = |other: &NodeName| edits(name.as_str(), other.as_str());
+    let distance = |other: &NodeName| strsim::osa_distance(name.as_str(), other.as_str());
     let (least, other) = names.map(|other| (distance(other), other)).min_by_key(|(distance, _)| *distance)?;
     let length = name.as_str().chars().count();
     // Of a name of one letter every letter would be the only one that differs.
     (least <= length.div_ceil(3) && least < length).then(|| other.clone())
-}
-
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
