@@ -228,7 +228,8 @@ fn program() -> String {
         (Some(found), Some(ours)) if found == ours => "offspring".to_owned(),
         (_, Some(ours)) => {
             let here = std::env::current_dir().ok();
-            let short = here.and_then(|here| ours.strip_prefix(here).map(Path::to_owned).ok());
+            // With its `./`: a shell looks for a bare name on PATH only.
+            let short = here.and_then(|here| ours.strip_prefix(here).map(|short| Path::new(".").join(short)).ok());
             shell_word(&short.unwrap_or(ours).to_string_lossy()).into_owned()
         }
         (_, None) => "offspring".to_owned(),
