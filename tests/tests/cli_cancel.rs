@@ -13,6 +13,7 @@ agents:
   leaf: {type: command, command: [sh, -c, 'sleep @SLEEP@ & setsid sleep @SLEEP@ & env -i setsid sleep @SLEEP@ & exec sleep @SLEEP@']}
   ignores: {type: command, stop_grace_ms: 300, command: [sh, -c, 'trap \"\" TERM INT HUP; setsid sleep @SLEEP@ & while :; do sleep @SLEEP@; done']}
   two: {type: command, command: [sh, -c, 'offspring task --detach leaf x; offspring task --detach leaf y; sleep @SLEEP@']}
+  bye: {type: command, command: [sh, -c, 'trap \"echo bye; echo and more; touch cleaned; exit 0\" TERM; sleep @SLEEP@ & wait']}
 entry: top
 ";
 
@@ -56,6 +57,19 @@ fn l14_a_program_that_ignores_signals_is_killed_with_what_left_its_group() {
     assert_eq!(world.sleepers(), []);
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     let _ = run.finish().with(1);
+}
+
+#[test]
+fn w7_a_program_that_is_asked_to_stop_can_print_while_it_puts_things_in_order() {
+    let world = World::new();
+    world.pool(POOL);
+    let run = world.start("bye", "x", &["--quiet"]);
+    world.until_sleepers(1);
+    world.offspring(&["cancel", "latest"]).with(0);
+    let _ = run.finish().with(1);
+    assert!(world.here().join("cleaned").exists(), "its first line ended it");
+    let shown = world.offspring(&["show", "latest"]).with(0).stdout;
+    assert!(shown.contains("bye"), "{shown}");
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::{
     fs::{self, DirBuilder, File, Permissions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
+use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 /// The prefix of every private directory, so that stale ones are recognised.
@@ -98,8 +99,16 @@ fn remove_stale(base: &Path) {
         let path = entry.path();
         let ours = fs::symlink_metadata(&path)
             .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw());
-        let Ok(lock) = File::open(path.join("lock")) else { continue };
-        if ours && !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+        // Anybody may put a directory of this name there, with anything in it.
+        if !ours {
+            continue;
+        }
+        // A pipe of this name must not keep us waiting for its writer.
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let lock =
+            File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path.join("lock"));
+        let Ok(lock) = lock else { continue };
+        if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             // Another start may be removing it too.
             let _ = fs::remove_dir_all(&path);
         }
@@ -118,5 +127,23 @@ mod tests {
             let mode = fs::metadata(directory).unwrap().mode() & 0o777;
             assert_eq!(mode, 0o700, "{}", directory.display());
         }
+    }
+
+    #[test]
+    fn w8_what_others_left_in_the_temporary_directory_keeps_nobody_waiting() {
+        let base = tempfile::tempdir().unwrap();
+        let (pipe, stale) = (base.path().join("offspring-pipe"), base.path().join("offspring-stale"));
+        fs::create_dir(&pipe).unwrap();
+        fs::create_dir(&stale).unwrap();
+        fs::write(stale.join("lock"), "").unwrap();
+        let made = std::process::Command::new("mkfifo").arg(pipe.join("lock")).status().unwrap();
+        assert!(made.success());
+
+        let (done, looked) = std::sync::mpsc::channel();
+        let place = base.path().to_owned();
+        std::thread::spawn(move || done.send(Home::new_in(&place, Path::new("/bin/sh")).is_ok()));
+        let made = looked.recv_timeout(std::time::Duration::from_secs(10));
+        assert_eq!(made, Ok(true));
+        assert!(!stale.exists());
     }
 }

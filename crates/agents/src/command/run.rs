@@ -52,10 +52,20 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
         let ((), output, exit) = tokio::join!(input, output, process.wait());
         output.map(|output| (output, exit))
     };
+    tokio::pin!(work);
     let (output, exit) = tokio::select! {
-        done = work => done?,
+        done = &mut work => done?,
         () = stop.cancelled() => {
-            process.stop(Ladder::terminate().terminate_within(agent.stop_grace)).await;
+            let stopping = process.stop(Ladder::terminate().terminate_within(agent.stop_grace));
+            tokio::pin!(stopping);
+            // Its output is read to the end: without a reader the first line it prints on its way out would
+            // end it, and with it what it wanted to put in order.
+            tokio::select! {
+                _ = &mut stopping => {}
+                _ = &mut work => {
+                    stopping.await;
+                }
+            }
             return Err(RunError::interrupted("cancelled", "cancelled"));
         }
         // Ends only with an error of the store.
