@@ -2,7 +2,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use offspring_tests::{
     Running, World,
@@ -16,6 +19,8 @@ agents:
   leaf: {type: command, command: [sh, -c, 'sleep @SLEEP@ & setsid sleep @SLEEP@ & env -i setsid sleep @SLEEP@ & exec sleep @SLEEP@']}
   stubborn: {type: command, stop_grace_ms: 8000, command: [sh, -c, 'trap \"\" TERM INT HUP; env -i setsid sleep @SLEEP@ & while :; do sleep @SLEEP@; done']}
   leaves: {type: command, command: [sh, -c, 'setsid sleep @SLEEP@ & env -i setsid sleep @SLEEP@ & echo gone']}
+  much: {type: command, command: [seq, '30000']}
+  ever: {type: command, command: [sh, -c, 'while :; do seq 3000; done']}
 entry: top
 ";
 const SLEEPERS: usize = 6;
@@ -166,4 +171,52 @@ fn l14_under_nohup_a_hang_up_is_not_heard() {
     run.send(Signal::INT);
     let _ = run.finish().with(130);
     assert_eq!(world.processes(), []);
+}
+
+/// Starts a command whose output nobody reads, and waits until it can write no more.
+fn unread(mut command: std::process::Command) -> std::process::Child {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let full = child.stdout.as_ref().unwrap();
+    offspring_tests::until("a pipe that is full", Duration::from_secs(20), || {
+        // It takes 64 KiB, and a line is a few.
+        (rustix::io::ioctl_fionread(full).unwrap() > 56 << 10).then_some(())
+    });
+    assert!(child.try_wait().unwrap().is_none());
+    child
+}
+
+fn end_of(child: &mut std::process::Child) -> Option<i32> {
+    let ended = offspring_tests::until("its end", Duration::from_secs(10), || child.try_wait().unwrap());
+    ended.code()
+}
+
+#[test]
+fn a_signal_is_heard_while_nobody_reads_the_answer() {
+    let world = world();
+    for (more, signal, code) in [(&[][..], Signal::INT, 130), (&["--json"], Signal::TERM, 143)] {
+        let mut run = unread(world.run_command("much", "x", more));
+        offspring_tests::until("the end of the run", Duration::from_secs(20), || {
+            world.offspring(&["ls", "-n", "1"]).stdout.contains("completed").then_some(())
+        });
+        processes::send(run.id(), signal);
+        assert_eq!(end_of(&mut run), Some(code), "{more:?}");
+    }
+    let mut watch = unread(world.command(&["watch", "latest", "--json"]));
+    processes::send(watch.id(), Signal::INT);
+    assert_eq!(end_of(&mut watch), Some(130));
+    assert_eq!(world.processes(), []);
+}
+
+#[test]
+fn l14_a_run_is_cancelled_while_nobody_reads_what_is_printed() {
+    let world = world();
+    let mut run = unread(world.run_command("ever", "x", &["--json"]));
+    processes::send(run.id(), Signal::INT);
+    offspring_tests::until("the cancel", Duration::from_secs(20), || {
+        world.offspring(&["ls"]).stdout.contains("cancelled").then_some(())
+    });
+    // What is left to print is printed, or not, as whoever asked wants.
+    processes::send(run.id(), Signal::INT);
+    assert_eq!(end_of(&mut run), Some(130));
+    world.until_nothing_lives(Duration::from_secs(5));
 }

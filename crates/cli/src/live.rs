@@ -74,24 +74,31 @@ impl Live {
         let screen = (!quiet && can_redraw)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(20)));
         let view = View { manager: manager.clone(), root: root.id.clone(), tree: Arc::clone(&tree) };
-        let drawing = (!quiet).then(|| tokio::spawn(view.draw(heard, screen.clone(), stopped)));
+        let drawing = view.draw(heard, screen.clone(), stopped);
+        let runtime = tokio::runtime::Handle::current();
+        // Away from the threads of the runtime: a terminal that is held must not hold up the run.
+        let drawing = (!quiet).then(|| tokio::task::spawn_blocking(move || runtime.block_on(drawing)));
         Self { tree, stop, drawing, screen }
     }
 
-    /// Says something beside the tree.
-    pub(crate) fn say(&self, text: &str) {
-        match &self.screen {
+    /// Says something beside the tree; not at once, when nobody reads.
+    pub(crate) fn say(&self, text: &'static str) -> JoinHandle<()> {
+        let (screen, shows) = (self.screen.clone(), self.drawing.is_some());
+        tokio::task::spawn_blocking(move || match screen {
             // A window that cannot be drawn to has nobody in front of it.
             Some(screen) => drop(screen.println(text)),
-            None if self.drawing.is_some() => tell(text),
+            None if shows => tell(text),
             None => {}
-        }
+        })
     }
 
-    /// Leaves the terminal as it was, at once.
-    pub(crate) fn abandon(&self) {
-        if let Some(screen) = &self.screen {
-            let _ = screen.clear();
+    /// What leaves the terminal as it was, at once.
+    pub(crate) fn abandoning(&self) -> impl FnOnce() + Send + 'static {
+        let screen = self.screen.clone();
+        move || {
+            if let Some(screen) = screen {
+                let _ = screen.clear();
+            }
         }
     }
 
@@ -101,7 +108,7 @@ impl Live {
         if let Some(drawing) = self.drawing.take() {
             let _ = drawing.await;
         }
-        self.abandon();
+        self.abandoning()();
         Seen { on_terminal: self.screen.is_some(), tree: self.tree }
     }
 }

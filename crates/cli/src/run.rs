@@ -4,6 +4,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use offspring_agents::{CommandFactory, command::variables};
@@ -20,11 +21,14 @@ use crate::{
     args::Run,
     failure::Failure,
     live::Live,
-    signals::{Ending, Signals},
+    signals::{Signals, Watched},
     store::{self, Place},
     task::read_prompt,
     text::{counted, duration, for_stdout, json_line, out, plain, shell_word, tell},
 };
+
+/// How long a word beside the tree may take.
+const SAYING: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
     if !args.new_root && std::env::var_os(variables::SESSION).is_some() {
@@ -61,9 +65,22 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
         // The store keeps us waiting, and what it may still take is interrupted from the start (L13).
         ending = signals.next() => std::process::exit(i32::from(ending.exit_code())),
     };
-    let lines = args.json.then(|| tokio::spawn(print_lines(pool.manager().clone(), session.id.clone())));
+    // Away from the threads of the runtime: whoever does not read holds up nothing but what it should read.
+    let lines = print_lines(pool.manager().clone(), session.id.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let lines = args.json.then(|| tokio::task::spawn_blocking(move || runtime.block_on(lines)));
     let live = Live::start(pool.manager(), &session, heard, args.quiet);
-    let (result, ending) = finished(&pool, &session.id, result, &mut signals, &live).await?;
+    let signals = signals.watched({
+        let (abandon, root) = (live.abandoning(), session.id.clone());
+        move |interrupts| {
+            abandon();
+            if interrupts {
+                tell(&format!("forced; look at it with: {} tree {root}", program()));
+            }
+        }
+    });
+    let result = finished(&pool, &session.id, result, &signals, &live).await?;
+    let ending = signals.over();
     let seen = live.finish().await;
 
     let answered = match lines {
@@ -157,29 +174,21 @@ async fn finished(
     pool: &Pool,
     root: &SessionId,
     mut result: JoinHandle<RootResult>,
-    signals: &mut Signals,
+    signals: &Watched,
     live: &Live,
-) -> Result<(RootResult, Option<Ending>), Failure> {
-    let ending = tokio::select! {
-        done = &mut result => return Ok((done.map_err(Failure::new)?, None)),
-        ending = signals.next() => ending,
-    };
-    live.say("cancelling; once more to force");
-    let cancel = pool.manager().request_cancel(root);
-    let cancelled = async {
-        if let Err(refused) = cancel.await {
-            tracing::warn!(%refused, "the run was not cancelled");
-        }
-        (&mut result).await
-    };
+) -> Result<RootResult, Failure> {
     tokio::select! {
-        done = cancelled => Ok((done.map_err(Failure::new)?, Some(ending))),
-        forced = signals.next() => {
-            live.abandon();
-            tell(&format!("forced; look at it with: {} tree {root}", program()));
-            std::process::exit(i32::from(forced.exit_code()));
-        }
+        done = &mut result => return done.map_err(Failure::new),
+        _ = signals.first() => {}
     }
+    let said = live.say("cancelling; once more to force");
+    if let Err(refused) = pool.manager().request_cancel(root).await {
+        tracing::warn!(%refused, "the run was not cancelled");
+    }
+    let done = result.await.map_err(Failure::new);
+    // Said by now, unless nobody reads.
+    let _ = tokio::time::timeout(SAYING, said).await;
+    done
 }
 
 /// Prints every envelope of the tree; gives the number of the last one.
@@ -229,7 +238,8 @@ fn program() -> String {
         (_, Some(ours)) => {
             let here = std::env::current_dir().ok();
             // With its `./`: a shell looks for a bare name on PATH only.
-            let short = here.and_then(|here| ours.strip_prefix(here).map(|short| Path::new(".").join(short)).ok());
+            let short =
+                here.and_then(|here| ours.strip_prefix(here).map(|short| Path::new(".").join(short)).ok());
             shell_word(&short.unwrap_or(ours).to_string_lossy()).into_owned()
         }
         (_, None) => "offspring".to_owned(),
@@ -244,7 +254,7 @@ struct Summary {
     depth: u32,
     failures: usize,
     cancelled: usize,
-    wall: std::time::Duration,
+    wall: Duration,
     stored: String,
     look: Option<String>,
 }
@@ -254,7 +264,7 @@ impl Summary {
         pool: &Pool,
         root: &SessionId,
         result: &RootResult,
-        wall: std::time::Duration,
+        wall: Duration,
         place: &Place,
     ) -> Result<Self, Failure> {
         let records = pool.manager().subtree(root).await?;

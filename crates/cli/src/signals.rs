@@ -1,8 +1,14 @@
 //! SIGINT, SIGTERM, SIGHUP.
 
-use std::io;
+use std::{io, process, sync::Arc, time::Duration};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+
+/// What is said at a sudden end gets this long: perhaps nobody reads it any more.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A signal that asks the program to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +52,66 @@ impl Signals {
             _ = self.terminate.recv() => Ending::Terminate,
             () = heard(self.hang_up.as_mut()) => Ending::HangUp,
         }
+    }
+}
+
+/// Signals that are heard whatever the program itself is waiting for: a reader of stdout that has stopped
+/// reading must not make it deaf.
+pub(crate) struct Watched {
+    state: Arc<watch::Sender<State>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    /// The first one.
+    heard: Option<Ending>,
+    /// What they could interrupt has ended.
+    over: bool,
+}
+
+impl Signals {
+    /// The first signal is whoever's who waits for it. The second ends the program at once, and so does the
+    /// first once there is nothing left to interrupt. `last_words` is told whether something was.
+    pub(crate) fn watched(mut self, last_words: impl FnOnce(bool) + Send + 'static) -> Watched {
+        let state = Arc::new(watch::Sender::new(State::default()));
+        let watched = Watched { state: Arc::clone(&state) };
+        tokio::spawn(async move {
+            let mut ending = self.next().await;
+            let first = state.send_if_modified(|state| {
+                state.heard = Some(ending);
+                !state.over
+            });
+            if first {
+                ending = self.next().await;
+            }
+            let (said, done) = std::sync::mpsc::channel();
+            let interrupts = !state.borrow().over;
+            std::thread::spawn(move || {
+                last_words(interrupts);
+                said.send(())
+            });
+            let _ = done.recv_timeout(LAST_WORDS);
+            process::exit(i32::from(ending.exit_code()))
+        });
+        watched
+    }
+}
+
+impl Watched {
+    /// Waits for the first signal.
+    pub(crate) async fn first(&self) -> Ending {
+        let mut state = self.state.subscribe();
+        match state.wait_for(|state| state.heard.is_some()).await.map(|state| state.heard) {
+            Ok(Some(ending)) => ending,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Nothing is left to interrupt: from now on every signal ends the program. Gives the one that came
+    /// before.
+    pub(crate) fn over(&self) -> Option<Ending> {
+        self.state.send_modify(|state| state.over = true);
+        self.state.borrow().heard
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode,
     let top = find::session(&manager, &args.session).await?.data;
     let mut follow = manager.follow(&top.root_id, args.from);
     let mut signals = signals::Signals::listen()?;
+    // Heard also while nobody reads what is printed.
+    tokio::spawn(async move { std::process::exit(i32::from(signals.next().await.exit_code())) });
     // A child's run ends before its tree does: the number of the last event there was by then.
     let mut last = None;
     let mut look = tokio::time::interval(LOOK);
@@ -29,7 +31,6 @@ pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode,
         }
         let envelope = tokio::select! {
             biased;
-            signal = signals.next() => return Ok(ExitCode::from(signal.exit_code())),
             next = follow.next() => match next? {
                 Some(envelope) => envelope,
                 None => return Ok(ExitCode::SUCCESS),
