@@ -179,9 +179,17 @@ async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -
         if rest.until(deadline.filter(|_| !timed_out)).await == Rested::TooLate {
             worked = Err(too_long());
         }
-        if stop.is_cancelled() && !end.is_cancelled() && worked.is_ok() {
-            // Asked to stop by a failing store and not by anybody: no answer that was not stored.
-            worked = Err(RunError::interrupted("store", "the store failed while the run was going on"));
+    }
+    if let Some(error) = end.store_failure().filter(|_| stop.is_cancelled() && !end.is_cancelled()) {
+        // Asked to stop by a failing store and not by anybody: no answer of a tree that was not stored, and no
+        // word of a cancel.
+        let stopped = match &worked {
+            Ok(_) => session.root == session.id,
+            Err(error) => error.interrupted && error.code == "cancelled",
+        };
+        if stopped {
+            let message = format!("the store failed while the run was going on: {error}");
+            worked = Err(RunError::interrupted("store", message));
         }
     }
     let ended = end.finish(worked.clone()).await;

@@ -212,6 +212,29 @@ async fn l19_a_root_whose_store_fails_waits_for_its_tree_and_gives_no_answer_tha
 }
 
 #[tokio::test]
+async fn l19_a_root_that_stops_when_its_store_fails_says_why_and_not_that_it_was_cancelled() {
+    let (row, result) = broken_under(|world| {
+        let starting = Arc::new(starts("r", &world.delegator, "b"));
+        Scripted::new("r", move |prompt, cx| {
+            let stop = cx.stop_requested();
+            let work = Arc::clone(&starting).run(prompt, cx);
+            async move {
+                work.await?;
+                stop.cancelled().await;
+                Err(RunError::interrupted("cancelled", "cancelled"))
+            }
+        })
+    })
+    .await;
+    assert_eq!(row.run_state(), Some(RunState::Ended(Outcome::Interrupted)));
+    let error = result.error.unwrap();
+    assert!(
+        error.contains("the store failed") && error.contains("no room left for the store here"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn l19_a_root_that_failed_before_its_store_did_keeps_its_own_error() {
     let (row, result) = broken_under(|world| {
         let starting = Arc::new(starts("r", &world.delegator, "b"));

@@ -489,6 +489,12 @@ impl RunEnd {
         self.0.as_ref().is_some_and(|core| lock(&core.open.changing).forced == Some(Outcome::Cancelled))
     }
 
+    /// Why the tree's store takes nothing more, if it does not: then everything in the tree was asked to stop.
+    #[must_use]
+    pub fn store_failure(&self) -> Option<StoreError> {
+        self.0.as_ref().and_then(|core| core.tree.state().failed.clone())
+    }
+
     /// The manager that keeps the session.
     #[must_use]
     pub fn manager(&self) -> Option<&SessionManager> {
