@@ -58,7 +58,7 @@ impl SessionManager {
             return Ok(CancelAnswer::AtRest);
         }
         if tree.fence.owner == store.owner() || store.owner_state(&tree.fence.owner) == OwnerState::Dead {
-            return Ok(CancelAnswer::OwnerGone(self.recover().await?));
+            return Ok(self.sweep_of_dead_owner().await?.unwrap_or(CancelAnswer::AtRest));
         }
         let command = CommandRow {
             id: ids::task().to_string(),
@@ -78,14 +78,16 @@ impl SessionManager {
                 if let Some(answer) = store.command(id.clone()).await?.and_then(|command| command.answer) {
                     return Ok(CancelAnswer::Owner(answer));
                 }
-                if store.owner_state(&tree.fence.owner) == OwnerState::Dead {
-                    return Ok(CancelAnswer::OwnerGone(self.recover().await?));
-                }
                 let now = store.trees(TreeQuery::Root(root.clone())).await?;
                 if now.first().is_none_or(|tree| tree.open_runs == 0) {
                     // It ended by itself, perhaps before its owner looked; or just now, with an answer.
                     let answer = store.command(id.clone()).await?.and_then(|command| command.answer);
                     return Ok(answer.map_or(CancelAnswer::AtRest, CancelAnswer::Owner));
+                }
+                if store.owner_state(&tree.fence.owner) == OwnerState::Dead
+                    && let Some(gone) = self.sweep_of_dead_owner().await?
+                {
+                    return Ok(gone);
                 }
                 // A change is a hint; the owner's death announces nothing.
                 let _ = tokio::time::timeout(LOOK_AGAIN, changes.changed()).await;
@@ -95,6 +97,12 @@ impl SessionManager {
             Ok(answer) => answer.map_err(|error: StoreError| error.into()),
             Err(_) => Ok(CancelAnswer::NoAnswer),
         }
+    }
+
+    /// What an owner that is gone left open; nothing, when it ended its runs first or another process was faster.
+    async fn sweep_of_dead_owner(&self) -> Result<Option<CancelAnswer>, StoreError> {
+        let recovered = self.recover().await?;
+        Ok((!recovered.trees.is_empty()).then_some(CancelAnswer::OwnerGone(recovered)))
     }
 }
 

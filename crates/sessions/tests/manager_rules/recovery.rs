@@ -148,6 +148,27 @@ async fn l13_asking_to_cancel_the_runs_of_a_dead_owner_ends_them() {
 }
 
 #[tokio::test]
+async fn l13_of_several_who_ask_to_cancel_the_runs_of_a_dead_owner_one_has_ended_them() {
+    let inner: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
+    let crash = crashed(&doomed(&inner)).await;
+    let managers: [SessionManager; 6] =
+        std::array::from_fn(|_| SessionManager::new(Arc::clone(&inner), ManagerOptions::default()));
+    let asks = managers.iter().map(|manager| manager.request_cancel(&crash.ids[0]));
+    let mut gone = 0;
+    for answer in futures_util::future::join_all(asks).await {
+        match answer.unwrap() {
+            CancelAnswer::OwnerGone(recovered) => {
+                assert_eq!(recovered.interrupted.len(), 3);
+                gone += 1;
+            }
+            CancelAnswer::AtRest => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(gone, 1);
+}
+
+#[tokio::test]
 async fn l13_racing_take_overs_end_each_run_once() {
     let inner: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
     let crash = crashed(&doomed(&inner)).await;

@@ -79,7 +79,16 @@ async fn a_place_that_cannot_hold_a_store_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "x").unwrap();
-    for path in [dir.path().to_owned(), file.join("store.db"), Path::new("/proc/store/store.db").to_owned()] {
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let places = [
+        dir.path().to_owned(),
+        file.join("store.db"),
+        "/proc/store/store.db".into(),
+        pipe,
+        "/dev/null".into(),
+    ];
+    for path in places {
         let refused = SqliteStore::open(&path, SqliteOptions::default()).unwrap_err();
         let StoreError::Unusable { .. } = refused else { panic!("{path:?}: {refused:?}") };
         let text = refused.to_string();

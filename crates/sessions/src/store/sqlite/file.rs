@@ -33,6 +33,9 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, Pa
     if place.path.file_name().is_none() || place.path.is_dir() {
         return Err(place.unusable("it is a directory; name a file with --db or OFFSPRING_DB"));
     }
+    if fs::metadata(&place.path).is_ok_and(|found| !found.is_file()) {
+        return Err(place.unusable("it is no file; name one with --db or OFFSPRING_DB"));
+    }
     make_directory(&place, &parent, true)?;
     refuse_network(&place, &parent)?;
     let owners = place.beside(DIRECTORY);
