@@ -328,7 +328,8 @@ fn a_reader_that_goes_away_ends_nothing_and_nothing_panics() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = world.run_command("a", "x", &["--quiet"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
+    let said = "error: stdout cannot be written: No space left";
+    assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{output:?}");
 }
 
 #[test]
@@ -392,6 +393,19 @@ fn the_store_is_the_one_that_is_named_else_the_users_own() {
     // In the modes of a private thing.
     let mode = fs::metadata(world.path("state/offspring")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
+}
+
+#[test]
+fn a_store_that_was_taken_away_is_not_said_to_hold_the_run() {
+    let world = World::new();
+    world.pool("agents: {vandal: {type: command, command: [sh, -c, 'rm \"$OFFSPRING_DB\"; echo gone']}}");
+    let done = world.run("vandal", "x", &[]).with(0);
+    assert_eq!(done.stdout, "gone\n");
+    let last = done.stderr.lines().last().unwrap();
+    assert!(
+        last.ends_with("sessions.db, which was removed or replaced meanwhile: nothing of this run is kept"),
+        "{last}"
+    );
 }
 
 #[test]

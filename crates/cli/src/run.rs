@@ -54,6 +54,7 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
         ending = signals.next() => return Ok(ExitCode::from(ending.exit_code())),
     };
 
+    let stored_in = place.identity();
     // Subscribed before anything happens.
     let heard = pool.manager().subscribe(Scope::All);
     let options = RootOptions { cwd: Some(dir), ..RootOptions::default() };
@@ -91,7 +92,10 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
         }),
         None => out(&for_stdout(&answer_text(&result))),
     };
-    let summary = Summary::read(&pool, &session.id, &result, started.elapsed(), &place).await?;
+    let mut summary = Summary::read(&pool, &session.id, &result, started.elapsed(), &place).await?;
+    if place.identity() != stored_in {
+        summary.is_lost();
+    }
     pool.close().await?;
     if !args.quiet {
         seen.print_tree();
@@ -289,6 +293,12 @@ impl Summary {
             stored: pool.manager().store().info().to_string(),
             look: place.file().map(|_| format!("{}{db} tree {root}", program())),
         })
+    }
+
+    /// Somebody took the file away: what was written is in no file that has a name.
+    fn is_lost(&mut self) {
+        self.stored.push_str(", which was removed or replaced meanwhile: nothing of this run is kept");
+        self.look = None;
     }
 
     fn print(&self) {

@@ -1,6 +1,7 @@
 //! Which store, and the manager over it.
 
 use std::{
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -45,6 +46,12 @@ impl Place {
             Self::Memory => None,
             Self::File(path) => Some(path),
         }
+    }
+
+    /// Which file it is, whatever the name names later; `None` for memory, and for a file that is not there.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        let found = self.file()?.metadata().ok()?;
+        Some((found.dev(), found.ino()))
     }
 
     /// Opens it; a file is created and migrated by itself.

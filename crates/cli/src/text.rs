@@ -103,7 +103,10 @@ fn by_number(json: &str) -> String {
 /// Writes to stdout. A reader that has gone away is no error: `| head` ends us quietly.
 pub(crate) fn out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| io::Error::new(error.kind(), format!("stdout cannot be written: {error}")))
 }
 
 /// Writes a line to stderr. When nobody reads it any more there is nobody to be told so.
