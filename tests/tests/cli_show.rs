@@ -18,7 +18,8 @@ fn row_and_transcript_of_a_session_are_shown() {
         "> the question\n",
         "+ b (agent) ses_",
         "to see\n",
-        "before\nafter\n",
+        // What there was of the failed child's answer is the caller's.
+        "before\nhalf\nafter\n",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
