@@ -36,6 +36,7 @@ use tokio::{
     net::{UnixListener, UnixStream, unix::OwnedWriteHalf},
     sync::{Semaphore, mpsc},
     task::JoinHandle,
+    time::{Instant, timeout_at},
 };
 
 mod client;
@@ -170,7 +171,7 @@ async fn accept(listener: UnixListener, inner: Arc<Inner>) {
 /// One connection: who it speaks for, once it has said so.
 struct Connection {
     inner: Arc<Inner>,
-    granted: OnceLock<Arc<Granted>>,
+    granted: Arc<OnceLock<Arc<Granted>>>,
 }
 
 impl Connection {
@@ -203,8 +204,8 @@ fn parse<T: DeserializeOwned>(params: &Params<'_>) -> RpcResult<T> {
 
 type Methods = RpcModule<Connection>;
 
-fn methods(inner: Arc<Inner>) -> Result<Methods, jsonrpsee::core::RegisterMethodError> {
-    let mut module = RpcModule::new(Connection { inner, granted: OnceLock::new() });
+fn methods(connection: Connection) -> Result<Methods, jsonrpsee::core::RegisterMethodError> {
+    let mut module = RpcModule::new(connection);
     module.register_async_method(HELLO, |params, connection, _| async move {
         let HelloParams { token } = parse(&params)?;
         let granted = lock(&connection.inner.grants).get(&token).cloned();
@@ -281,16 +282,26 @@ async fn serve(stream: UnixStream, inner: Arc<Inner>) {
     let mut frames = FrameReader::with_limit(read, FRAME_LIMIT_BYTES);
     let (answers, to_write) = mpsc::channel(MAX_CALLS);
     let writing = tokio::spawn(write_answers(write, to_write));
-    let methods = match methods(inner) {
+    let granted = Arc::new(OnceLock::new());
+    let methods = match methods(Connection { inner, granted: Arc::clone(&granted) }) {
         Ok(methods) => Arc::new(methods),
         Err(error) => return tracing::error!(%error, "the endpoint has a method twice"),
     };
     let room = Arc::new(Semaphore::new(MAX_CALLS));
-    let mut greeted = false;
+    let deadline = Instant::now() + HELLO_WITHIN;
     loop {
         let next = frames.next();
-        let next = if greeted { next.await } else { first(next).await };
-        greeted = true;
+        let next = if granted.get().is_some() {
+            next.await
+        } else if Instant::now() >= deadline {
+            break;
+        } else {
+            match timeout_at(deadline, next).await {
+                Ok(next) => next,
+                // Granted meanwhile, or nobody we know.
+                Err(_) => continue,
+            }
+        };
         let answer = match next {
             Ok(Some(FrameEvent::Frame([]))) => continue,
             Ok(Some(FrameEvent::Frame(frame))) => match std::str::from_utf8(frame) {
@@ -321,13 +332,6 @@ async fn serve(stream: UnixStream, inner: Arc<Inner>) {
     let _ = writing.await;
 }
 
-/// The first frame has to come in time: a connection that says nothing is closed.
-async fn first<T>(
-    next: impl Future<Output = Result<Option<T>, offspring_transport::ReadError>>,
-) -> Result<Option<T>, offspring_transport::ReadError> {
-    tokio::time::timeout(HELLO_WITHIN, next).await.unwrap_or(Ok(None))
-}
-
 async fn call(methods: &Methods, request: &str) -> String {
     match methods.raw_json_request(request, 1).await {
         Ok((answer, _)) => answer.get().to_owned(),
@@ -344,6 +348,36 @@ async fn write_answers(write: OwnedWriteHalf, mut answers: mpsc::Receiver<String
     while let Some(answer) = answers.recv().await {
         if frames.send(answer.as_bytes()).await.is_err() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn w8_who_connects_and_shows_no_token_is_sent_away_whatever_else_it_says() {
+        let inner = Arc::new(Inner { delegator: Delegator::detached(), grants: Mutex::default() });
+        for talk in [
+            "",
+            "garbage\n",
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"token\":\"x\"}}\n",
+        ] {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let serving = tokio::spawn(serve(theirs, Arc::clone(&inner)));
+            let (read, mut write) = ours.into_split();
+            write.write_all(talk.as_bytes()).await.unwrap();
+            let mut lines = BufReader::new(read).lines();
+            let connected = Instant::now();
+            while let Some(line) = lines.next_line().await.unwrap() {
+                assert!(line.contains("error"), "{line}");
+            }
+            assert!(connected.elapsed() >= HELLO_WITHIN, "{talk:?}");
+            assert!(connected.elapsed() < 2 * HELLO_WITHIN, "{talk:?}");
+            serving.await.unwrap();
         }
     }
 }
