@@ -8,10 +8,7 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -38,6 +35,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 mod client;
 
@@ -73,7 +71,7 @@ struct Granted {
     workers: Vec<Worker>,
     /// The longest prompt, in bytes.
     max_prompt_bytes: u64,
-    withdrawn: AtomicBool,
+    withdrawn: CancellationToken,
 }
 
 /// The right of one run to delegate; withdrawn when it is dropped.
@@ -99,7 +97,7 @@ impl Drop for Grant {
     fn drop(&mut self) {
         // Also for connections that have said hello: a process that escaped delegates no more.
         if let Some(granted) = lock(&self.inner.grants).remove(&self.token) {
-            granted.withdrawn.store(true, Ordering::Release);
+            granted.withdrawn.cancel();
         }
     }
 }
@@ -135,7 +133,7 @@ impl Endpoint {
         let mut random = [0_u8; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let granted = Granted { run, workers, max_prompt_bytes, withdrawn: AtomicBool::new(false) };
+        let granted = Granted { run, workers, max_prompt_bytes, withdrawn: CancellationToken::new() };
         lock(&self.inner.grants).insert(token.clone(), Arc::new(granted));
         Ok(Grant { inner: Arc::clone(&self.inner), token })
     }
@@ -178,7 +176,7 @@ impl Connection {
     fn granted(&self) -> RpcResult<&Arc<Granted>> {
         let unknown = || error(rpc::code::UNAUTHORIZED, "say hello with the token of a run first");
         let granted = self.granted.get().ok_or_else(unknown)?;
-        if granted.withdrawn.load(Ordering::Acquire) {
+        if granted.withdrawn.is_cancelled() {
             return Err(error(rpc::code::UNAUTHORIZED, "the run of this connection has ended"));
         }
         Ok(granted)
@@ -218,7 +216,8 @@ fn methods(connection: Connection) -> Result<Methods, jsonrpsee::core::RegisterM
         RpcResult::Ok(result)
     })?;
     module.register_async_method(TASK_START, |params, connection, _| async move {
-        start(&connection, parse(&params)?).await
+        let answer = start(&connection, parse(&params)?).await;
+        unless_cancelled(connection.granted()?, answer).await
     })?;
     module.register_async_method(TASK_STATUS, |params, connection, _| async move {
         let TaskParams { task } = parse(&params)?;
@@ -228,11 +227,12 @@ fn methods(connection: Connection) -> Result<Methods, jsonrpsee::core::RegisterM
     })?;
     module.register_async_method(TASK_OUTPUT, |params, connection, _| async move {
         let TaskParams { task } = parse(&params)?;
-        let run = &connection.granted()?.run;
-        let delegator = &connection.inner.delegator;
+        let granted = connection.granted()?;
+        let (run, delegator) = (&granted.run, &connection.inner.delegator);
         let output = delegator.tasks().output(&task, &run.session().id);
         let output = delegator.slots().while_waiting(run.run_id(), output).await;
-        output.map_err(|unknown| error(rpc::code::UNKNOWN_TASK, unknown.to_string()))
+        let output = output.map_err(|unknown| error(rpc::code::UNKNOWN_TASK, unknown.to_string()));
+        unless_cancelled(granted, output).await
     })?;
     module.register_async_method(TASK_CANCEL, |params, connection, _| async move {
         let TaskParams { task } = parse(&params)?;
@@ -248,6 +248,15 @@ fn methods(connection: Connection) -> Result<Methods, jsonrpsee::core::RegisterM
         })
     })?;
     Ok(module)
+}
+
+/// Gives the answer, unless it is decided that the caller ends as cancelled: leaves end first, and the caller
+/// must not go on with what they left (L14). It hears nothing more until its own end.
+async fn unless_cancelled<T>(granted: &Granted, answer: RpcResult<T>) -> RpcResult<T> {
+    if granted.run.is_cancelled() {
+        granted.withdrawn.cancelled().await;
+    }
+    answer
 }
 
 async fn start(connection: &Connection, params: TaskStartParams) -> RpcResult<TaskResult> {

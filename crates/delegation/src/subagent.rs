@@ -130,6 +130,10 @@ impl<'a> Subagent<'a> {
     ) -> Result<TaskResult, TaskError> {
         let begun = self.begin(tool, caller, request).await?;
         let waited = self.delegator.slots().while_waiting(caller.run_id(), begun.result).await;
+        if caller.is_cancelled() {
+            // Leaves end first; a caller whose end is decided does not go on with what they left (L14).
+            caller.stop_requested().cancelled().await;
+        }
         Ok(waited.unwrap_or_else(|_| lost(&begun.task)))
     }
 

@@ -325,6 +325,13 @@ impl RunContext {
         self.0.open.stop.clone()
     }
 
+    /// Whether it is decided that the run ends as cancelled. Its agent is asked to stop only after
+    /// everything below it has ended (rule L14); until then nothing should go on in its name.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        lock(&self.0.open.changing).forced == Some(Outcome::Cancelled)
+    }
+
     /// Something that emits for this run.
     #[must_use]
     pub fn emitter(&self) -> Emitter {
