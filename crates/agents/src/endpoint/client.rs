@@ -15,6 +15,10 @@ use tokio::net::{
 
 use super::FRAME_LIMIT_BYTES;
 
+/// An answer holds the texts of all members of a team, and once more as a whole, each at most as long as the pool's
+/// `max_output_bytes`. What the endpoint could put together is not refused here.
+const ANSWER_LIMIT_BYTES: usize = 2 << 30;
+
 /// A connection in the name of one run.
 #[derive(Debug)]
 pub struct Client {
@@ -49,7 +53,7 @@ impl Client {
     /// [`ClientError`].
     pub async fn connect(socket: &Path, token: &str) -> Result<Self, ClientError> {
         let (read, write) = UnixStream::connect(socket).await?.into_split();
-        let frames = FrameReader::with_limit(read, FRAME_LIMIT_BYTES);
+        let frames = FrameReader::with_limit(read, ANSWER_LIMIT_BYTES);
         let sink = FrameWriter::with_limit(write, FRAME_LIMIT_BYTES);
         let nobody =
             offspring_protocol::SessionId::new("-").map_err(|e| ClientError::Malformed(e.to_string()))?;
@@ -97,5 +101,36 @@ impl Client {
             return serde_json::from_str(result.get())
                 .map_err(|error| ClientError::Malformed(error.to_string()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+        net::UnixListener,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_may_be_longer_than_any_prompt() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let text = "x".repeat(FRAME_LIMIT_BYTES + 1);
+        let long = text.len();
+        tokio::spawn(async move {
+            let (read, mut write) = listener.accept().await.unwrap().0.into_split();
+            let mut requests = BufReader::new(read).lines();
+            for (id, result) in [("1", r#"{"session":"s","depth":0}"#), ("2", &format!("\"{text}\""))] {
+                requests.next_line().await.unwrap();
+                let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"result\":{result}}}\n");
+                write.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let mut client = Client::connect(&socket, "t").await.unwrap();
+        let answer: String = client.call("task/output", &()).await.unwrap();
+        assert_eq!(answer.len(), long);
     }
 }
