@@ -100,7 +100,7 @@ pub trait Agent: Send + Sync + 'static {
 
     /// What happens to children that outlive it (rule L19).
     fn on_exit(&self) -> OnExit {
-        OnExit::Wait
+        Default::default()
     }
 
     /// Does the work of one run and reports through `cx`.
