@@ -145,6 +145,8 @@ async fn l13_asking_to_cancel_the_runs_of_a_dead_owner_ends_them() {
         CancelAnswer::OwnerGone(recovered) => assert_eq!(recovered.interrupted.len(), 3),
         other => panic!("{other:?}"),
     }
+    // Nobody is left to be asked, so nothing was asked of it.
+    assert_eq!(inner.open_commands(crash.ids[0].clone()).await.unwrap(), []);
 }
 
 #[tokio::test]
