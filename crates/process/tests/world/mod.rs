@@ -81,10 +81,12 @@ pub(crate) fn until_sleepers(token: &str, count: usize) -> Vec<u32> {
     })
 }
 
-/// `kill -9` by the system's own tool.
+/// `kill -9` by the system's own tool, of all at once: stopped first, so that none acts on the death of another.
 pub(crate) fn kill_9(pids: &[u32]) {
     let pids = pids.iter().map(u32::to_string);
-    let status =
-        std::process::Command::new("/bin/sh").args(["-c", "kill -9 \"$@\"", "sh"]).args(pids).status();
+    let status = std::process::Command::new("/bin/sh")
+        .args(["-c", "kill -STOP \"$@\" && kill -9 \"$@\"", "sh"])
+        .args(pids)
+        .status();
     assert!(status.unwrap().success());
 }
