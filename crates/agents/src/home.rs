@@ -5,6 +5,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::fs::OFlags;
@@ -12,6 +13,16 @@ use tempfile::TempDir;
 
 /// The prefix of every private directory, so that stale ones are recognised.
 const PREFIX: &str = "offspring-";
+/// Letters behind it.
+const RANDOM_BYTES: usize = 8;
+/// What is in one, beside scratch directories.
+const LOCK: &str = "lock";
+const UNNAMED_LOCK: &str = "lock.new";
+const SOCKET: &str = "s";
+const BIN: &str = "bin";
+const SCRATCH_PREFIX: &str = "run-";
+/// One is without its lock for milliseconds, while it is made and while it is removed.
+const UNLOCKED: Duration = Duration::from_secs(600);
 /// A socket's path has to fit into 107 bytes on Linux and 103 elsewhere.
 const LONGEST_SOCKET: usize = 100;
 
@@ -49,13 +60,13 @@ impl Home {
 
     fn new_in(base: &Path, program: &Path) -> io::Result<Self> {
         remove_stale(base);
-        let directory = private().prefix(PREFIX).rand_bytes(8).tempdir_in(base)?;
+        let directory = private().prefix(PREFIX).rand_bytes(RANDOM_BYTES).tempdir_in(base)?;
         // Locked before it has the name that others look for: a lock that can be taken means stale.
-        let unnamed = directory.path().join("lock.new");
+        let unnamed = directory.path().join(UNNAMED_LOCK);
         let lock = File::create(&unnamed)?;
         lock.lock()?;
-        fs::rename(unnamed, directory.path().join("lock"))?;
-        let bin = directory.path().join("bin");
+        fs::rename(unnamed, directory.path().join(LOCK))?;
+        let bin = directory.path().join(BIN);
         DirBuilder::new().mode(0o700).create(&bin)?;
         symlink(program, bin.join("offspring"))?;
         Ok(Self { directory, _lock: lock })
@@ -64,13 +75,13 @@ impl Home {
     /// Where the endpoint listens.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join("s")
+        self.directory.path().join(SOCKET)
     }
 
     /// The directory in which agents find `offspring`.
     #[must_use]
     pub fn bin(&self) -> PathBuf {
-        self.directory.path().join("bin")
+        self.directory.path().join(BIN)
     }
 
     /// A new directory, mode 0700, removed when it is dropped.
@@ -78,7 +89,7 @@ impl Home {
     /// # Errors
     /// When it cannot be made.
     pub fn scratch(&self) -> io::Result<TempDir> {
-        private().prefix("run-").tempdir_in(self.directory.path())
+        private().prefix(SCRATCH_PREFIX).tempdir_in(self.directory.path())
     }
 }
 
@@ -93,25 +104,43 @@ fn private<'a>() -> tempfile::Builder<'a, 'static> {
 fn remove_stale(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
     for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            continue;
-        }
         let path = entry.path();
-        let ours = fs::symlink_metadata(&path)
-            .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw());
-        // Anybody may put a directory of this name there, with anything in it.
-        if !ours {
-            continue;
-        }
-        // A pipe of this name must not keep us waiting for its writer.
-        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-        let lock =
-            File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path.join("lock"));
-        let Ok(lock) = lock else { continue };
-        if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+        if is_private(&entry.file_name().to_string_lossy(), &path) && is_stale(&path) {
             // Another start may be removing it too.
             let _ = fs::remove_dir_all(&path);
         }
+    }
+}
+
+/// Whether it is what [`Home::new_in`] makes: anybody may put a directory of such a name there, with anything in it.
+fn is_private(name: &str, path: &Path) -> bool {
+    let made = name.strip_prefix(PREFIX).is_some_and(|random| random.len() == RANDOM_BYTES);
+    let ours = || {
+        fs::symlink_metadata(path)
+            .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
+    };
+    let known = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| {
+            let name = entry.file_name();
+            [LOCK, UNNAMED_LOCK, SOCKET, BIN].iter().any(|known| name == *known)
+                || name.to_string_lossy().starts_with(SCRATCH_PREFIX)
+        })
+    };
+    made && ours() && fs::read_dir(path).is_ok_and(|mut entries| entries.all(known))
+}
+
+/// Its lock can be taken; or there is none, and has not been for long: who made or removed it was killed meanwhile.
+fn is_stale(path: &Path) -> bool {
+    // A pipe of this name must not keep us waiting for its writer.
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let lock = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path.join(LOCK));
+    match lock {
+        Ok(lock) => !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
+            changed.is_ok_and(|at| at.elapsed().is_ok_and(|since| since > UNLOCKED))
+        }
+        Err(_) => false,
     }
 }
 
@@ -132,18 +161,46 @@ mod tests {
     #[test]
     fn w8_what_others_left_in_the_temporary_directory_keeps_nobody_waiting() {
         let base = tempfile::tempdir().unwrap();
-        let (pipe, stale) = (base.path().join("offspring-pipe"), base.path().join("offspring-stale"));
+        let pipe = base.path().join("offspring-pipepipe");
         fs::create_dir(&pipe).unwrap();
-        fs::create_dir(&stale).unwrap();
-        fs::write(stale.join("lock"), "").unwrap();
         let made = std::process::Command::new("mkfifo").arg(pipe.join("lock")).status().unwrap();
         assert!(made.success());
 
         let (done, looked) = std::sync::mpsc::channel();
         let place = base.path().to_owned();
         std::thread::spawn(move || done.send(Home::new_in(&place, Path::new("/bin/sh")).is_ok()));
-        let made = looked.recv_timeout(std::time::Duration::from_secs(10));
+        let made = looked.recv_timeout(Duration::from_secs(10));
         assert_eq!(made, Ok(true));
-        assert!(!stale.exists());
+    }
+
+    #[test]
+    fn what_a_process_that_was_killed_left_is_removed_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        let make = |name: &str, files: &[&str]| {
+            let path = base.path().join(name);
+            fs::create_dir(&path).unwrap();
+            files.iter().for_each(|file| fs::write(path.join(file), "").unwrap());
+            path
+        };
+        let age = |path: &Path| File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        // Killed at work, while it was made and while it was removed.
+        let left = [
+            make("offspring-aaaaaaa1", &["lock", "s", "bin", "run-x"]),
+            make("offspring-aaaaaaa2", &["lock.new"]),
+            make("offspring-aaaaaaa3", &["bin"]),
+        ];
+        left.iter().for_each(|path| age(path));
+        let kept = [
+            make("offspring-aaaaaaa4", &["lock.new"]),
+            make("offspring-aaaaaaa5", &["lock", "thesis.tex"]),
+            make("offspring-main", &["lock"]),
+        ];
+        kept[1..].iter().for_each(|path| age(path));
+        let living = Home::new_in(base.path(), Path::new("/bin/sh")).unwrap();
+        age(living.directory.path());
+        let other = Home::new_in(base.path(), Path::new("/bin/sh")).unwrap();
+        assert!(left.iter().all(|path| !path.exists()), "{left:?}");
+        assert!(kept.iter().all(|path| path.exists()), "{kept:?}");
+        assert!(living.socket().parent().unwrap().exists() && other.bin().exists());
     }
 }
