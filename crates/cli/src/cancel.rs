@@ -2,16 +2,26 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use clap::Args;
 use offspring_agents::reap;
 use offspring_sessions::CancelAnswer;
 use serde_json::json;
 
 use crate::{
-    args::Cancel,
     failure::Failure,
     find, store,
     text::{counted, finish, finish_json},
 };
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  offspring cancel latest")]
+pub(crate) struct Cancel {
+    /// A session: its id, the beginning of its id, or `latest`.
+    pub(crate) session: String,
+    /// One JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCode, Failure> {
     let (manager, _) = store::manager(db).await?;

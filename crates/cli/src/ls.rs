@@ -3,12 +3,23 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use crate::{
-    args::Ls,
     failure::Failure,
     look::{SessionJson, wall},
     store,
     text::{duration, finish, finish_json, instant, plain, sign, word},
 };
+use clap::Args;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  offspring ls --json | jq -r '.[0].id'")]
+pub(crate) struct Ls {
+    /// At most so many.
+    #[arg(long, short = 'n', default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// One JSON array.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) async fn ls(db: Option<PathBuf>, args: &Ls) -> Result<ExitCode, Failure> {
     let (manager, _) = store::manager(db).await?;

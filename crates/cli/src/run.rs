@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use clap::Args;
 use offspring_agents::{CommandFactory, command::variables};
 use offspring_delegation::{Delegator, RootOptions, RootResult, RootRun};
 use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
@@ -18,7 +19,6 @@ use tokio::task::JoinHandle;
 
 use crate::{
     GUARD,
-    args::Run,
     failure::Failure,
     live::Live,
     signals::{Signals, Watched},
@@ -26,6 +26,33 @@ use crate::{
     task::read_prompt,
     text::{counted, duration, for_stdout, json_line, out, plain, shell_word, tell},
 };
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    offspring run pool.yaml \"Review the change\"\n  \
+    git diff | offspring run pool.yaml - --node reviewer --dir ../project\n  \
+    offspring run pool.yaml \"Ship it\" --json | jq -r 'select(.event.kind == \"answer\").event.data.text'")]
+pub(crate) struct Run {
+    /// The pool's manifest.
+    pub(crate) manifest: PathBuf,
+    /// What is asked; `-` reads it from stdin.
+    pub(crate) prompt: String,
+    /// The node to run instead of the manifest's entry.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// The directory the agents work in. Default: the current one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Print every event as a line of JSON, the last one the answer.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no live tree.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Start a new tree although this is called inside a session, outside its limits.
+    #[arg(long)]
+    pub(crate) new_root: bool,
+}
 
 /// How long a word beside the tree may take.
 const SAYING: Duration = Duration::from_millis(200);

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, path::PathBuf, process::ExitCode};
 
+use clap::Args;
 use offspring_protocol::{Event, RunId, RunRecord, SessionData};
 use offspring_sessions::{
     SessionManager, SessionRecord,
@@ -10,11 +11,21 @@ use offspring_sessions::{
 use serde::Serialize;
 
 use crate::{
-    args::Show,
     failure::Failure,
     find, look, store,
     text::{finish, finish_json, instant, plain, plain_lines},
 };
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  offspring show latest")]
+pub(crate) struct Show {
+    /// A session: its id, the beginning of its id, or `latest`.
+    #[arg(default_value = "latest")]
+    pub(crate) session: String,
+    /// One JSON object with row, runs and transcript.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Log lines read at once.
 const PAGE: usize = 1_024;

@@ -2,6 +2,7 @@
 
 use std::{io::Read, path::PathBuf, process::ExitCode};
 
+use clap::Args;
 use offspring_agents::{command::variables, endpoint::Client};
 use offspring_protocol::{
     NodeName, Outcome, RunState, TaskKey,
@@ -12,10 +13,38 @@ use offspring_protocol::{
 };
 
 use crate::{
-    args::Task,
     failure::Failure,
     text::{finish, finish_json, for_stdout, json_line, out, plain},
 };
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "offspring task [OPTIONS] <NODE> <PROMPT>\n       offspring task nodes\n       \
+        offspring task status|output|cancel <TASK>",
+    after_help = "Prints the child's answer. Exit codes: 0 completed, 1 failed or refused, 2 wrong use.\n\n\
+        Examples, inside an agent's script:\n  \
+        offspring task reviewer \"Look at src/\"\n  \
+        git diff | offspring task reviewer -\n  \
+        id=$(offspring task --detach slow \"Measure\") && offspring task output \"$id\""
+)]
+pub(crate) struct Task {
+    /// The node to delegate to (an agent, a team, or ask_WORKER), or one of nodes, status, output, cancel.
+    pub(crate) node: String,
+    /// What it is asked (`-` reads it from stdin), or the task's id.
+    pub(crate) prompt: Option<String>,
+    /// Print the task's id at once and do not wait.
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// What it is for, in a few words.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    pub(crate) description: String,
+    /// The child's working directory, relative to this session's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// One JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
     let (Some(socket), Some(token)) =

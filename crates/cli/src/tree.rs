@@ -2,17 +2,34 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use clap::Args;
 use offspring_sessions::SessionRecord;
 use serde::Serialize;
 
 use crate::{
-    args::Tree,
     failure::Failure,
     find,
     look::{self, SessionJson, branches},
     store,
     text::{finish, plain, word},
 };
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  offspring tree latest\n  offspring tree ses_01 --mermaid > tree.mmd")]
+pub(crate) struct Tree {
+    /// A session: its id, the beginning of its id, or `latest`.
+    #[arg(default_value = "latest")]
+    pub(crate) session: String,
+    /// One JSON object with all sessions.
+    #[arg(long, group = "form")]
+    pub(crate) json: bool,
+    /// A Mermaid flowchart.
+    #[arg(long, group = "form")]
+    pub(crate) mermaid: bool,
+    /// A Graphviz graph.
+    #[arg(long, group = "form")]
+    pub(crate) dot: bool,
+}
 
 #[derive(Serialize)]
 struct TreeJson<'a> {

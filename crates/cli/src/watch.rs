@@ -2,15 +2,29 @@
 
 use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
+use clap::Args;
 use offspring_protocol::{Envelope, Event, SessionData};
 use offspring_sessions::{SessionManager, StoreError, store::TreeQuery};
 
 use crate::{
-    args::Watch,
     failure::Failure,
     find, show, signals, store,
     text::{json_line, out, plain_lines},
 };
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  offspring watch latest\n  offspring watch latest --from 120 --json")]
+pub(crate) struct Watch {
+    /// A session: its id, the beginning of its id, or `latest`.
+    #[arg(default_value = "latest")]
+    pub(crate) session: String,
+    /// Begin with the event of this number.
+    #[arg(long, value_name = "SEQ", default_value_t = 1)]
+    pub(crate) from: u64,
+    /// Every event as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// How often one looks whether the session below a root is at rest.
 const LOOK: Duration = Duration::from_millis(250);
