@@ -4,7 +4,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::Args;
@@ -57,14 +57,23 @@ pub(crate) struct Run {
 /// How long a word beside the tree may take.
 const SAYING: Duration = Duration::from_millis(200);
 
+/// What is run, once everything that can be known before is known.
+pub(crate) struct Job {
+    pub(crate) manifest: Manifest,
+    /// Instead of the manifest's entry.
+    pub(crate) node: Option<NodeName>,
+    pub(crate) prompt: String,
+    /// The directory to work in, absolute.
+    pub(crate) dir: String,
+    pub(crate) place: Place,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) started: Instant,
+}
+
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
-    if !args.new_root && std::env::var_os(variables::SESSION).is_some() {
-        return Err(Failure::usage(
-            "this is inside a session: `offspring task NODE PROMPT` makes a child of it, within its limits; \
-             to start a tree of its own all the same, add --new-root",
-        ));
-    }
-    let started = std::time::Instant::now();
+    refuse_inside(args.new_root)?;
+    let started = Instant::now();
     let dir = directory(args.dir.as_deref())?;
     let prompt = if args.prompt == "-" { read_prompt()? } else { args.prompt.clone() };
     if prompt.trim().is_empty() {
@@ -74,6 +83,24 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     let node = args.node.as_deref().map(NodeName::new).transpose().map_err(Failure::usage)?;
     check(&manifest, node.as_ref(), &prompt)?;
     let place = Place::choose(db, of_manifest(&manifest))?;
+    let Run { json, quiet, .. } = args;
+    carry_out(Job { manifest, node, prompt, dir, place, json, quiet, started }).await
+}
+
+/// A tree of its own is not started from inside a session by mistake.
+pub(crate) fn refuse_inside(new_root: bool) -> Result<(), Failure> {
+    if !new_root && std::env::var_os(variables::SESSION).is_some() {
+        return Err(Failure::usage(
+            "this is inside a session: `offspring task NODE PROMPT` makes a child of it, within its limits; \
+             to start a tree of its own all the same, add --new-root",
+        ));
+    }
+    Ok(())
+}
+
+/// Runs a root to its end: shows its tree, hears signals, prints its answer and the line at the end.
+pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
+    let Job { manifest, node, prompt, dir, place, json, quiet, started } = job;
     let mut signals = Signals::listen()?;
     let pool = tokio::select! {
         pool = open(&manifest, &place) => pool?,
@@ -96,8 +123,8 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     // Away from the threads of the runtime: whoever does not read holds up nothing but what it should read.
     let lines = print_lines(pool.manager().clone(), session.id.clone());
     let runtime = tokio::runtime::Handle::current();
-    let lines = args.json.then(|| tokio::task::spawn_blocking(move || runtime.block_on(lines)));
-    let live = Live::start(pool.manager(), &session, heard, args.quiet);
+    let lines = json.then(|| tokio::task::spawn_blocking(move || runtime.block_on(lines)));
+    let live = Live::start(pool.manager(), &session, heard, quiet);
     let signals = signals.watched({
         let (abandon, root) = (live.abandoning(), session.id.clone());
         move |interrupts| {
@@ -124,7 +151,7 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
         summary.is_lost();
     }
     pool.close().await?;
-    if !args.quiet {
+    if !quiet {
         seen.print_tree();
     }
     summary.print();
@@ -141,7 +168,7 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
 }
 
 /// The directory to work in, absolute and without links.
-fn directory(named: Option<&Path>) -> Result<String, Failure> {
+pub(crate) fn directory(named: Option<&Path>) -> Result<String, Failure> {
     let dir = named.unwrap_or(Path::new("."));
     let shown = dir.display();
     let found = dir.canonicalize().map_err(|error| match error.kind() {
@@ -164,7 +191,7 @@ fn of_manifest(manifest: &Manifest) -> Option<Place> {
 }
 
 /// Whatever can be known before anything is made: programs, the node, the length of the prompt.
-fn check(manifest: &Manifest, node: Option<&NodeName>, prompt: &str) -> Result<(), Failure> {
+pub(crate) fn check(manifest: &Manifest, node: Option<&NodeName>, prompt: &str) -> Result<(), Failure> {
     let known = Delegator::detached();
     let factory = CommandFactory::new(std::env::current_exe()?, None, None);
     for node in Registry::default().with(factory).build(manifest, &known)? {
