@@ -1,9 +1,11 @@
-//! The pages say what is there: the snippets of a guide run and print what the page says they print, links and names of
-//! files lead somewhere, and the README's numbers are the program's.
+//! The pages say what is there: each block of code is run, compiled or compared as it stands, links and names of files
+//! lead somewhere, and the README's numbers are the program's.
 //!
 //! Through the real binary, whose path is in `OFFSPRING_BIN`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "docs/compare.rs"]
+mod compare;
 #[path = "docs/page.rs"]
 mod page;
 #[path = "docs/session.rs"]
@@ -11,34 +13,94 @@ mod session;
 
 use std::path::Path;
 
-use page::{Page, pages, root};
+use compare::{is_json_shown, is_shown, masked};
+use page::{Page, Way, pages, root};
 use session::Session;
 
 const GUIDE: &str = "docs/guides/delegate-from-any-script.md";
 
+/// Does what a page says, from its first block to its last, as a reader would.
+fn follow(page: &Page) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let session = Session::in_the_repository();
+    let script = std::fs::read_to_string(root().join(".ci/run")).expect("the script of CI");
+    for block in page.blocks() {
+        let mut problem = |line: usize, what: String| {
+            wrong.push(format!("{}:{line}: {what}", page.path.display()));
+        };
+        match &block.way {
+            Way::File(name) => session.write(name, &block.text),
+            Way::Add(name) => {
+                session.add(name, &block.text);
+                session.run(&format!("offspring check {name}"));
+            }
+            Way::Script => drop(session.run(&block.text)),
+            Way::Console => {
+                for example in block.examples() {
+                    let printed = session.run(&example.command);
+                    if !is_shown(&printed, &example.output) {
+                        problem(example.line, format!("`{}` printed\n{printed}", example.command));
+                    }
+                }
+            }
+            Way::Output(command) if block.language == "json" => {
+                let shown = serde_json::from_str(&block.text);
+                let printed = serde_json::from_str(&session.run(command));
+                match (printed, shown) {
+                    (Ok(printed), Ok(shown)) if is_json_shown(&printed, &shown) => {}
+                    (printed, shown) => problem(block.line, format!("{printed:#?} is not {shown:#?}")),
+                }
+            }
+            Way::Output(command) => {
+                let printed = session.run(command);
+                if !is_shown(&printed, &block.text) {
+                    problem(block.line, format!("`{command}` printed\n{}", masked(&printed)));
+                }
+            }
+            Way::Ci => {
+                for (number, line) in (block.line..).zip(block.text.lines()) {
+                    let line = line.split("  #").next().unwrap_or_default().trim();
+                    // One of its steps.
+                    let line = if line == "cargo xtask test" { "cargo xtask ci" } else { line };
+                    if !script.lines().any(|step| step.contains(line)) {
+                        problem(number, format!("no line of .ci/run runs `{line}`"));
+                    }
+                }
+            }
+            Way::Compiled(file) => {
+                let test = std::fs::read_to_string(root().join(file)).expect("the test a page names");
+                let test: Vec<&str> = test.lines().map(str::trim).collect();
+                for (number, line) in (block.line..).zip(block.text.lines()) {
+                    let line = line.trim();
+                    if !line.is_empty() && !line.starts_with("//") && !test.contains(&line) {
+                        problem(number, format!("{file} has no line `{line}`"));
+                    }
+                }
+            }
+            Way::Shown => {}
+        }
+    }
+    wrong
+}
+
 #[test]
-fn every_snippet_of_the_delegation_guide_runs_and_prints_what_the_page_says() {
-    let guide = Page::read(GUIDE);
-    let session = Session::new();
-    let files = guide.files();
-    assert!(files.len() >= 7, "the guide has lost its files: {files:?}");
-    for (name, text) in files {
-        session.write(name, text);
-    }
-    let examples = guide.console();
-    assert!(examples.len() >= 8, "the guide has lost its examples: {} are left", examples.len());
-    for example in examples {
-        let printed = session.run(&example.command);
-        assert_eq!(printed, example.output, "{GUIDE}:{}: `{}` printed", example.line, example.command);
-    }
+fn every_block_of_every_page_runs_and_prints_what_the_page_says() {
+    let pages = pages();
+    let followed = |page: &Page| page.blocks().iter().any(|block| block.way != Way::Shown);
+    let wrong: Vec<String> = pages.iter().filter(|page| followed(page)).flat_map(follow).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    let blocks: usize = pages.iter().map(|page| page.blocks().len()).sum();
+    assert!(blocks > 25, "the pages have lost their blocks: {blocks} are left");
 }
 
 #[test]
 fn no_process_of_the_guides_agents_is_left_and_nothing_is_written_beside_them() {
     let guide = Page::read(GUIDE);
     let session = Session::new();
-    for (name, text) in guide.files() {
-        session.write(name, text);
+    for block in guide.blocks() {
+        if let Way::File(name) = &block.way {
+            session.write(name, &block.text);
+        }
     }
     let before = session.files();
     session.run("offspring run pool.yaml go --node background --quiet");
@@ -85,22 +147,6 @@ fn the_readme_states_the_limits_that_are_in_force() {
         }
     }
     assert_eq!(stated.len(), limits.len(), "README.md names a limit that there is not: {stated:?}");
-}
-
-#[test]
-fn the_pool_of_the_readme_runs() {
-    let session = Session::new();
-    let files =
-        Page::read("README.md").files().iter().map(|(name, text)| session.write(name, text.clone())).count();
-    assert_eq!(files, 1, "README.md has one pool");
-    session.write("boss.sh", "offspring task both \"$(cat)\"\n".to_owned());
-    session.write("style.sh", "printf 'style of '; cat\n".to_owned());
-    session.write("tests.sh", "printf 'tests of '; cat\n".to_owned());
-    let answer = session.run("offspring run review.yaml 'the change' --quiet");
-    assert_eq!(
-        answer,
-        "### style (completed)\nstyle of the change\n### tests (completed)\ntests of the change\n"
-    );
 }
 
 #[test]

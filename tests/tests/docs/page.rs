@@ -8,13 +8,10 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
 }
 
-/// Every page that is for readers.
+/// Every page that is for readers. `cargo xtask tidy` refuses a block of code in any other.
 pub(crate) fn pages() -> Vec<Page> {
-    let mut paths: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]
-        .into_iter()
-        .map(PathBuf::from)
-        .collect();
-    for folder in ["docs", "docs/guides", "docs/decisions"] {
+    let mut paths = Vec::new();
+    for folder in ["", "examples", "docs", "docs/guides", "docs/decisions"] {
         for entry in fs::read_dir(root().join(folder)).expect("a folder of pages") {
             let path = Path::new(folder).join(entry.expect("an entry").file_name());
             if path.extension().is_some_and(|extension| extension == "md") {
@@ -34,6 +31,61 @@ pub(crate) struct Page {
     pub(crate) text: String,
 }
 
+/// A block between two lines of backticks.
+pub(crate) struct Block {
+    /// The line of its first text, from 1.
+    pub(crate) line: usize,
+    /// What its first word says it is written in.
+    pub(crate) language: String,
+    /// What the rest says is done with it.
+    pub(crate) way: Way,
+    /// All of it.
+    pub(crate) text: String,
+}
+
+/// How a block is shown to be true.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `console`: its commands are run, what they print is compared.
+    Console,
+    /// `title="NAME"`: it is a file the commands below it use.
+    File(String),
+    /// `add="NAME"`: it goes at the end of that file, which `offspring check` then accepts.
+    Add(String),
+    /// `output="COMMAND"`: it is what this command prints.
+    Output(String),
+    /// `sh` and nothing more: a script that is run and ends with 0.
+    Script,
+    /// `ci`: its lines are lines of `.ci/run`, because they build or test what is being tested.
+    Ci,
+    /// `compiled="FILE"`: its lines are lines of that test.
+    Compiled(String),
+    /// Prose in a fixed width, a picture, a fragment in a language that is not checked.
+    Shown,
+}
+
+impl Way {
+    fn of(language: &str, rest: &str) -> Self {
+        let value = |key: &str| {
+            let (_, after) = rest.split_once(&format!("{key}=\""))?;
+            Some(after.split('"').next().unwrap_or_default().to_owned())
+        };
+        if language == "console" {
+            return Self::Console;
+        }
+        let named = value("title").map(Self::File).or_else(|| value("add").map(Self::Add));
+        let named = named.or_else(|| value("output").map(Self::Output));
+        if let Some(way) = named.or_else(|| value("compiled").map(Self::Compiled)) {
+            return way;
+        }
+        match (language, rest.trim()) {
+            (_, "ci") => Self::Ci,
+            ("sh", _) => Self::Script,
+            _ => Self::Shown,
+        }
+    }
+}
+
 /// A command and what the page says it prints.
 pub(crate) struct Example {
     /// The line of the page, from 1.
@@ -44,13 +96,24 @@ pub(crate) struct Example {
     pub(crate) output: String,
 }
 
-/// A block between two lines of backticks.
-struct Block<'a> {
-    /// The line of its first text, from 1.
-    line: usize,
-    /// What stands behind the backticks.
-    info: &'a str,
-    text: String,
+impl Block {
+    /// The commands of a `console` block with what each is said to print.
+    pub(crate) fn examples(&self) -> Vec<Example> {
+        let mut examples: Vec<Example> = Vec::new();
+        for (line, text) in (self.line..).zip(self.text.lines()) {
+            match (text.strip_prefix("$ "), examples.last_mut()) {
+                (Some(command), _) => {
+                    examples.push(Example { line, command: command.to_owned(), output: String::new() });
+                }
+                (None, Some(example)) if example.output.is_empty() && example.command.ends_with('\\') => {
+                    example.command.push_str(&format!("\n{text}"));
+                }
+                (None, Some(example)) => example.output.push_str(&format!("{text}\n")),
+                (None, None) => panic!("line {line}: output without a command"),
+            }
+        }
+        examples
+    }
 }
 
 impl Page {
@@ -62,12 +125,17 @@ impl Page {
         Self { path, text }
     }
 
-    fn blocks(&self) -> Vec<Block<'_>> {
+    /// Its blocks, in order.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
-        let mut open: Option<Block<'_>> = None;
+        let mut open: Option<Block> = None;
         for (number, line) in (1..).zip(self.text.lines()) {
             match (line.strip_prefix("```"), open.as_mut()) {
-                (Some(info), None) => open = Some(Block { line: number + 1, info, text: String::new() }),
+                (Some(info), None) => {
+                    let (language, rest) = info.split_once(' ').unwrap_or((info, ""));
+                    let (way, language) = (Way::of(language, rest), language.to_owned());
+                    open = Some(Block { line: number + 1, language, way, text: String::new() });
+                }
                 (Some(_), Some(_)) => blocks.extend(open.take()),
                 (None, Some(block)) => {
                     block.text.push_str(line);
@@ -78,46 +146,6 @@ impl Page {
         }
         assert!(open.is_none(), "{}: a block is not closed", self.path.display());
         blocks
-    }
-
-    /// The blocks with `title="NAME"`: name and text.
-    pub(crate) fn files(&self) -> Vec<(&str, String)> {
-        let named = |block: Block<'_>| {
-            let (_, rest) = block.info.split_once("title=\"")?;
-            // The name borrows from the page, not from the block.
-            let start = self.text.find(&format!("title=\"{rest}"))? + "title=\"".len();
-            let name = self.text.get(start..)?.split('"').next()?;
-            Some((name, block.text))
-        };
-        self.blocks().into_iter().filter_map(named).collect()
-    }
-
-    /// The commands of `console` blocks with what each is said to print.
-    pub(crate) fn console(&self) -> Vec<Example> {
-        let mut examples: Vec<Example> = Vec::new();
-        for block in self.blocks().into_iter().filter(|block| block.info == "console") {
-            let first = examples.len();
-            for (number, line) in (block.line..).zip(block.text.lines()) {
-                match line.strip_prefix("$ ") {
-                    Some(command) => {
-                        examples.push(Example {
-                            line: number,
-                            command: command.to_owned(),
-                            output: String::new(),
-                        });
-                    }
-                    None => {
-                        let example = examples.get_mut(first..).and_then(<[Example]>::last_mut);
-                        let example = example.unwrap_or_else(|| {
-                            panic!("{}:{number}: output without a command", self.path.display())
-                        });
-                        example.output.push_str(line);
-                        example.output.push('\n');
-                    }
-                }
-            }
-        }
-        examples
     }
 
     /// The lines outside of blocks.

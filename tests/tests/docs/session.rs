@@ -5,19 +5,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use offspring_tests::offspring;
+
+use crate::page::root;
+
 /// Removed with everything in it.
 pub(crate) struct Session {
     root: tempfile::TempDir,
-}
-
-/// The program under test. Tests do not guess which one is meant.
-fn offspring() -> PathBuf {
-    let path = std::env::var_os("OFFSPRING_BIN").unwrap_or_else(|| {
-        panic!("OFFSPRING_BIN is not set: run `cargo xtask test`, which builds the program and hands its path over")
-    });
-    let path = PathBuf::from(path);
-    assert!(path.is_file(), "OFFSPRING_BIN names no file: {}", path.display());
-    path
 }
 
 impl Session {
@@ -31,14 +25,40 @@ impl Session {
         session
     }
 
+    /// A clone of the repository as far as its pages use it: the examples, under version control.
+    pub(crate) fn in_the_repository() -> Self {
+        let session = Self::new();
+        symlink(root().join("examples"), session.here().join("examples")).expect("a link to the examples");
+        session.run(
+            "git init -q . && git add . && \
+             git -c user.name=reader -c user.email=reader@localhost commit -qm 'First'",
+        );
+        session
+    }
+
     fn here(&self) -> PathBuf {
         self.root.path().join("here")
     }
 
     /// Writes a file of the page.
-    pub(crate) fn write(&self, name: &str, text: String) {
-        assert_eq!(Path::new(name).components().count(), 1, "{name} is no plain name");
-        fs::write(self.here().join(name), text).expect("a file");
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.file(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+
+    /// Adds to a file of the page.
+    pub(crate) fn add(&self, name: &str, text: &str) {
+        let before = fs::read_to_string(self.file(name)).expect("the file it adds to");
+        self.write(name, &format!("{before}{text}"));
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        assert!(
+            Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_))),
+            "{name} leads out of the reader's directory"
+        );
+        self.here().join(name)
     }
 
     /// The names in the reader's directory, sorted.
@@ -49,16 +69,19 @@ impl Session {
         names
     }
 
-    /// What a command prints on stdout; its stderr goes into the failure of a test.
+    /// What a command prints on stdout, with the reader's directories under the names the pages use; its stderr goes
+    /// into the failure of a test.
     pub(crate) fn run(&self, command: &str) -> String {
         let before = std::env::var_os("PATH").unwrap_or_default();
         let path = std::iter::once(self.root.path().join("bin")).chain(std::env::split_paths(&before));
         let mut shell = Command::new("sh");
         shell
-            .args(["-c", command])
+            // The program under test is the one that the pages have built.
+            .args(["-c", &command.replace("cargo run --release -- ", "offspring ")])
             .current_dir(self.here())
             .env("PATH", std::env::join_paths(path).expect("a path"))
             .env("HOME", self.root.path().join("home"))
+            .env("LC_ALL", "C.UTF-8")
             .env_remove("XDG_STATE_HOME")
             .stdin(Stdio::null());
         // Neither a store nor a run of whoever runs the tests.
@@ -68,6 +91,9 @@ impl Session {
         let output = shell.output().expect("sh starts");
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "`{command}` ended with {}; stderr:\n{err}", output.status);
-        String::from_utf8(output.stdout).expect("what it prints is UTF-8")
+        let printed = String::from_utf8(output.stdout).expect("what it prints is UTF-8");
+        let home = self.root.path().join("home");
+        let named = [(self.here(), "~/work"), (home, "~")];
+        named.iter().fold(printed, |text, (path, name)| text.replace(&*path.to_string_lossy(), name))
     }
 }

@@ -4,6 +4,7 @@
 
 mod arrows;
 mod crate_heads;
+mod doc_blocks;
 mod machine_paths;
 mod rule_tests;
 mod source_text;
@@ -40,6 +41,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Result<()
         problems.extend(sources::check(file));
     }
     problems.extend(crate_heads::check(&texts));
+    problems.extend(doc_blocks::check(&texts));
     if !arguments.without_rules {
         // A test that does not compile hides no other problem.
         problems.extend(rule_tests::check(workspace).unwrap_or_else(|error| vec![format!("{error:#}")]));
