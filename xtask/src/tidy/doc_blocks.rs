@@ -44,7 +44,7 @@ fn blocks(path: &Path, text: &str) -> Problems {
             let says = rest.trim() == "ci" || WAYS.iter().any(|way| rest.starts_with(way));
             if !is_followed {
                 problem("a block of code on a page that no test follows");
-            } else if !says && !(rest.is_empty() && ALONE.contains(&language)) {
+            } else if !(says || rest.is_empty() && ALONE.contains(&language)) {
                 problem(
                     "a block that no test runs: `sh`, `console`, or say what it is with title=\"FILE\", \
                      add=\"FILE\", output=\"COMMAND\", compiled=\"TEST\" or ci",
