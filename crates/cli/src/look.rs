@@ -33,6 +33,10 @@ pub(crate) struct SessionJson<'a> {
     created_at: Timestamp,
     ended_at: Option<Timestamp>,
     duration_ms: Option<u64>,
+    /// Bytes of the last run's output that were not kept.
+    left_out_bytes: u64,
+    /// The root that this root repeats.
+    rerun_of: Option<&'a SessionId>,
 }
 
 impl<'a> From<&'a SessionRecord> for SessionJson<'a> {
@@ -58,6 +62,8 @@ impl<'a> From<&'a SessionRecord> for SessionJson<'a> {
             created_at: data.created_at,
             ended_at: run.and_then(|run| run.ended_at),
             duration_ms: wall(record).map(|wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+            left_out_bytes: run.map_or(0, |run| run.left_out_bytes),
+            rerun_of: record.rerun_of.as_ref(),
         }
     }
 }

@@ -12,7 +12,7 @@ use offspring_agents::{CommandFactory, command::variables};
 use offspring_delegation::{Delegator, RootOptions, RootResult, RootRun};
 use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
 use offspring_process::GuardProgram;
-use offspring_protocol::{NodeName, Outcome, SessionId, SessionInfo};
+use offspring_protocol::{NodeName, Origin, Outcome, SessionId, SessionInfo};
 use offspring_sessions::{ManagerOptions, Scope, SessionManager, ids};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -111,7 +111,8 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     let stored_in = place.identity();
     // Subscribed before anything happens.
     let heard = pool.manager().subscribe(Scope::All);
-    let options = RootOptions { cwd: Some(dir), ..RootOptions::default() };
+    let origin = origin(&manifest, node.as_ref(), &prompt, &dir);
+    let options = RootOptions { cwd: Some(dir), origin: Some(origin), ..RootOptions::default() };
     let RootRun { session, result, .. } = tokio::select! {
         begun = pool.run(node.as_ref(), prompt.into(), options) => begun.map_err(|error| match error {
             PromptError::Refused(refused) => Failure::new(refused),
@@ -181,6 +182,20 @@ pub(crate) fn directory(named: Option<&Path>) -> Result<String, Failure> {
     let not_text =
         |_| Failure::usage(format!("--dir {shown}: the path is not valid UTF-8 and cannot be stored"));
     found.into_os_string().into_string().map_err(not_text)
+}
+
+/// What the root is started with, so that it can be started again.
+fn origin(manifest: &Manifest, node: Option<&NodeName>, prompt: &str, dir: &str) -> Origin {
+    let path = std::path::absolute(manifest.path()).ok();
+    Origin {
+        manifest: manifest.text().to_owned(),
+        manifest_path: path.and_then(|path| path.into_os_string().into_string().ok()),
+        node: node.unwrap_or(manifest.entry()).clone(),
+        prompt: prompt.to_owned(),
+        cwd: Some(dir.to_owned()),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        rerun_of: None,
+    }
 }
 
 fn of_manifest(manifest: &Manifest) -> Option<Place> {

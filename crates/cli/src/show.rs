@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use offspring_protocol::{Event, RunId, RunRecord, SessionData};
+use offspring_protocol::{Event, RunId, RunRecord, SessionData, SessionId};
 use offspring_sessions::{
     SessionManager, SessionRecord,
     store::{EventQuery, LogRow},
@@ -34,6 +34,8 @@ const PAGE: usize = 1_024;
 struct ShowJson<'a> {
     session: &'a SessionData,
     state: &'static str,
+    /// The root that this root repeats.
+    rerun_of: Option<&'a SessionId>,
     runs: &'a [RunRecord],
     transcript: Vec<LineJson<'a>>,
 }
@@ -60,8 +62,13 @@ pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, F
     let lines = transcript(&manager, &record).await?;
     if args.json {
         let transcript = lines.iter().map(LineJson::from).collect();
-        let shown =
-            ShowJson { session: &record.data, state: record.state().as_str(), runs: &runs, transcript };
+        let shown = ShowJson {
+            session: &record.data,
+            state: record.state().as_str(),
+            rerun_of: record.rerun_of.as_ref(),
+            runs: &runs,
+            transcript,
+        };
         return finish_json(&shown);
     }
     finish(&format!("{}\n{}", header(&record, &runs), words(&lines)))
@@ -92,6 +99,7 @@ fn header(record: &SessionRecord, runs: &[RunRecord]) -> String {
     row("session", Some(data.id.as_str()));
     row("parent", data.parent_id.as_ref().map(|id| id.as_str()));
     row("root", Some(data.root_id.as_str()));
+    row("rerun of", record.rerun_of.as_ref().map(SessionId::as_str));
     row("depth", Some(&data.depth.to_string()));
     row("type", Some(data.agent_type.as_str()));
     row("delegated", data.source_type.as_ref().map(|source| source.as_str()));

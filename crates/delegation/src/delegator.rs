@@ -6,7 +6,7 @@ use std::{
 };
 
 use offspring_protocol::{
-    NodeName, Outcome, RunId, SessionId, SessionInfo, SessionLimits, control::MemberResult,
+    NodeName, Origin, Outcome, RunId, SessionId, SessionInfo, SessionLimits, control::MemberResult,
 };
 use offspring_sessions::{NewRoot, Refused, SessionManager};
 use tokio::task::JoinHandle;
@@ -67,11 +67,20 @@ pub struct RootOptions {
     pub metadata: BTreeMap<String, String>,
     /// An id given from outside.
     pub id: Option<SessionId>,
+    /// What it is started with, kept with its row so that it can be started again.
+    pub origin: Option<Origin>,
 }
 
 impl Default for RootOptions {
     fn default() -> Self {
-        Self { cwd: None, title: None, limits: SessionLimits::UNBOUNDED, metadata: BTreeMap::new(), id: None }
+        Self {
+            cwd: None,
+            title: None,
+            limits: SessionLimits::UNBOUNDED,
+            metadata: BTreeMap::new(),
+            id: None,
+            origin: None,
+        }
     }
 }
 
@@ -187,6 +196,7 @@ impl Delegator {
             limits,
             metadata: options.metadata,
             id: options.id,
+            origin: options.origin,
             ..NewRoot::new(node.name().clone(), node.agent_type())
         };
         let root = self.manager.create_root(new).await?;

@@ -14,7 +14,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use offspring_delegation::{Agent, DelegatorOptions, Node, RootOptions, Subagent, TaskRequest};
 use offspring_protocol::{
-    AgentType, Event, Outcome, OwnerId, RunRecord, RunState, SessionId, SessionLimits, event::TextDelta,
+    AgentType, Event, Origin, Outcome, OwnerId, RunRecord, RunState, SessionId, SessionLimits,
+    event::TextDelta,
 };
 use offspring_sessions::{
     CancelScope, MemoryStore, NewChild, RunError, SessionRecord, SessionStore, StoreError,
@@ -132,6 +133,9 @@ impl SessionStore for Breakable {
     }
     fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
         self.inner.sessions(query)
+    }
+    fn origin(&self, root: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>> {
+        self.inner.origin(root)
     }
     fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
         self.inner.runs(session)

@@ -184,7 +184,7 @@ impl Manifest {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let source = Arc::new(Source { path: path.to_owned(), dir });
+        let source = Arc::new(Source { path: path.to_owned(), dir, text: text.into() });
         let mut problems = Vec::new();
         match check::manifest(text, &source, &mut problems) {
             Some(manifest) if problems.is_empty() => Ok(manifest),
@@ -207,6 +207,12 @@ impl Manifest {
             })
             .collect();
         if problems.is_empty() { Ok(()) } else { Err(ManifestError::new(self.path(), problems)) }
+    }
+
+    /// Its text, as it was read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.source.text
     }
 
     /// The path of the manifest, as it was given.

@@ -38,7 +38,7 @@ pub use id::{
     BadId, MessageId, NodeName, OwnerId, PeerId, PoolId, ProjectId, RunId, SessionId, TaskKey, ToolCallId,
 };
 pub use session::{
-    AgentType, External, Outcome, RunRecord, RunState, SessionData, SessionLimits, SessionState, SourceType,
-    TaskId, Timestamp,
+    AgentType, External, Origin, Outcome, RunRecord, RunState, SessionData, SessionLimits, SessionState,
+    SourceType, TaskId, Timestamp,
 };
 pub use usage::Usage;

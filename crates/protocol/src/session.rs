@@ -356,6 +356,44 @@ pub struct RunRecord {
     pub opened_at: Timestamp,
     /// When it ended; for a run whose owner vanished, the time of its last event (rule L13).
     pub ended_at: Option<Timestamp>,
+    /// Bytes of its output that were not kept: of more than the limit, head and tail are. 0 for a run that
+    /// was kept whole, and for one of a version that kept all.
+    #[serde(default)]
+    pub left_out_bytes: u64,
+}
+
+/// What a root was started with, so that it can be started again. Stored once, together with its row.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The manifest's text, as it was read.
+    pub manifest: String,
+    /// The absolute path of the manifest; `None` when it was no file, or its path is not UTF-8.
+    pub manifest_path: Option<String>,
+    /// The node that was run.
+    pub node: NodeName,
+    /// What was asked.
+    pub prompt: String,
+    /// The absolute directory it worked in.
+    pub cwd: Option<String>,
+    /// The version of the program that started it.
+    pub program_version: String,
+    /// The root it repeats. That one may have been deleted since.
+    pub rerun_of: Option<SessionId>,
+}
+
+impl fmt::Debug for Origin {
+    /// The manifest itself is not shown: a value in it may be a secret (rule W10).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin")
+            .field("manifest", &format_args!("{} bytes", self.manifest.len()))
+            .field("manifest_path", &self.manifest_path)
+            .field("node", &self.node)
+            .field("prompt", &self.prompt)
+            .field("cwd", &self.cwd)
+            .field("program_version", &self.program_version)
+            .field("rerun_of", &self.rerun_of)
+            .finish()
+    }
 }
 
 #[cfg(test)]

@@ -61,14 +61,14 @@ impl SessionManager {
         let Some(parent) = parent else {
             let new = NewRoot { id: Some(id.clone()), ..NewRoot::new(agent, AgentType::Native) };
             let data = self.root_data(new).await?;
-            return Ok(self.new_tree_row(data, None, false).await?.0);
+            return Ok(self.new_tree_row(data, None, None, false).await?.0);
         };
         let new = NewChild { id: Some(id.clone()), ..NewChild::new(agent, AgentType::Native) };
         match self.tree_for_writing(parent).await {
             Ok(tree) => Ok(self.new_row(Reserved::take(&tree, parent)?, new, false).await?.info),
             Err(Refused::UnknownSession { .. }) => {
                 let data = self.orphan_data(parent, &new)?;
-                Ok(self.new_tree_row(data, Some(&new), false).await?.0)
+                Ok(self.new_tree_row(data, Some(&new), None, false).await?.0)
             }
             Err(refused) => Err(refused),
         }

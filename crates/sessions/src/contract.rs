@@ -9,6 +9,7 @@ use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc};
 use crate::store::SessionStore;
 
 mod logs;
+mod origins;
 mod plant;
 mod reads;
 mod rows;
@@ -113,6 +114,11 @@ macro_rules! __contract_names {
                 trees::open_trees_are_those_with_a_run_that_has_not_ended
                 trees::deleting_a_session_takes_everything_below_with_it
                 trees::deleting_a_root_takes_the_tree_and_frees_its_ids
+                origins::every_field_of_an_origin_survives
+                origins::a_root_and_its_origin_are_one_batch
+                origins::an_origin_is_that_of_a_root_of_the_own_tree
+                origins::an_origin_goes_with_its_tree
+                origins::a_root_says_which_one_it_repeats_in_every_query
                 reads::an_empty_store_finds_nothing
                 sharing::l13_an_old_fence_writes_nothing
                 sharing::a_claim_with_an_old_epoch_is_refused

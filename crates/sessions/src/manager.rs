@@ -8,7 +8,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use offspring_protocol::{Envelope, NodeName, PoolId, ProjectId, SessionId, SessionInfo, Usage};
+use offspring_protocol::{Envelope, NodeName, Origin, PoolId, ProjectId, SessionId, SessionInfo, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -279,6 +279,16 @@ impl SessionManager {
     }
 }
 
+impl SessionManager {
+    /// What a root was started with; `None` where nobody said it, for a child and for no session.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn origin(&self, id: &SessionId) -> Result<Option<Origin>, StoreError> {
+        self.inner.store.origin(id.clone()).await
+    }
+}
+
 /// Own and subtree usage of a session (rule L15).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SubtreeUsage {
@@ -293,7 +303,8 @@ pub(crate) fn record_in(tree: &LiveTree, id: &SessionId) -> Option<SessionRecord
     let member = state.members.get(id)?;
     let open = member.open.as_ref().map(|open| lock(&open.changing).record.clone());
     let last_run = open.or_else(|| member.last_run.as_deref().cloned());
-    Some(SessionRecord { data: (*member.data).clone(), last_run })
+    // Only without a store, where nobody can start a root again.
+    Some(SessionRecord { data: (*member.data).clone(), last_run, rerun_of: None })
 }
 
 impl Trees {

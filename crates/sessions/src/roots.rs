@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use offspring_protocol::{Envelope, RawEvent, SessionData, SessionId, SessionInfo};
+use offspring_protocol::{Envelope, Origin, RawEvent, SessionData, SessionId, SessionInfo};
 use smallvec::smallvec;
 use tokio::sync::{RwLockReadGuard, oneshot};
 
@@ -32,9 +32,11 @@ impl SessionManager {
     ///
     /// # Errors
     /// [`Refused`], and then nothing exists: a missing directory, a taken id, a closing manager, the store.
-    pub async fn create_root(&self, new: NewRoot) -> Result<RootSession, Refused> {
+    pub async fn create_root(&self, mut new: NewRoot) -> Result<RootSession, Refused> {
+        let origin = new.origin.take();
         let data = self.root_data(new).await?;
-        self.new_tree(data, None).await.map(RootSession::new)
+        let (_, pending) = self.new_tree_row(data, None, origin, true).await?;
+        pending.map(RootSession::new).ok_or(Refused::Closing)
     }
 
     pub(crate) async fn root_data(&self, new: NewRoot) -> Result<SessionData, Refused> {
@@ -156,7 +158,7 @@ impl SessionManager {
         data: SessionData,
         spawned_by: Option<&NewChild>,
     ) -> Result<Pending, Refused> {
-        let (_, pending) = self.new_tree_row(data, spawned_by, true).await?;
+        let (_, pending) = self.new_tree_row(data, spawned_by, None, true).await?;
         pending.ok_or(Refused::Closing)
     }
 
@@ -168,6 +170,7 @@ impl SessionManager {
         &self,
         data: SessionData,
         spawned_by: Option<&NewChild>,
+        origin: Option<Origin>,
         with_run: bool,
     ) -> Result<(Arc<SessionInfo>, Option<Pending>), Refused> {
         let info = Arc::new(info_of(&data, std::slice::from_ref(&data.id)));
@@ -183,7 +186,7 @@ impl SessionManager {
             })
         });
         let manager = self.clone();
-        let made = tokio::spawn(async move { manager.store_tree(info, data, spawn, with_run).await });
+        let made = tokio::spawn(async move { manager.store_tree(info, data, spawn, origin, with_run).await });
         made.await.unwrap_or(Err(Refused::Closing))
     }
 
@@ -192,6 +195,7 @@ impl SessionManager {
         info: Arc<SessionInfo>,
         data: SessionData,
         spawn: Option<Arc<Envelope>>,
+        origin: Option<Origin>,
         with_run: bool,
     ) -> Result<(Arc<SessionInfo>, Option<Pending>), Refused> {
         let _opening = self.may_open().await?;
@@ -201,6 +205,7 @@ impl SessionManager {
         let mut state = TreeState::default();
         state.admit(Arc::clone(&info), Arc::clone(&data), open.clone());
         let mut writes = vec![Write::Session(Arc::clone(&data))];
+        writes.extend(origin.map(|origin| Write::Origin { root: data.id.clone(), origin: Arc::new(origin) }));
         writes.extend(open.iter().map(|open| Write::Run(Box::new(lock(&open.changing).record.clone()))));
         writes.extend(spawn.as_deref().map(|envelope| Write::Append(writer::row(envelope))));
         let batch = Batch { fence: Some(fence.clone()), writes, durability: Durability::Process };

@@ -29,6 +29,7 @@ pub(crate) fn pending(session: &SessionId, run: RunId, ordinal: u32) -> RunRecor
         process: None,
         opened_at: ids::now(),
         ended_at: None,
+        left_out_bytes: 0,
     }
 }
 

@@ -7,7 +7,7 @@
 use std::{path::Path, sync::Arc, time::Instant};
 
 use offspring_protocol::{
-    AgentType, Event, External, MessageId, NodeName, Outcome, RawEvent, RunId, RunState, SessionData,
+    AgentType, Event, External, MessageId, NodeName, Origin, Outcome, RawEvent, RunId, RunState, SessionData,
     SessionId, SessionInfo, SessionLimits, SessionState, SourceType, TaskKey, ToolCallId,
     event::{Custom, MessageComplete, RunFailed, RunStarted, SpawnMechanism, StatusChanged, StreamComplete},
 };
@@ -42,6 +42,8 @@ pub struct NewRoot {
     pub metadata: std::collections::BTreeMap<String, String>,
     /// An id given from outside; refused when it is taken.
     pub id: Option<SessionId>,
+    /// What it is started with, for whoever wants to start it again; kept with its row.
+    pub origin: Option<Origin>,
 }
 
 impl NewRoot {
@@ -56,6 +58,7 @@ impl NewRoot {
             limits: SessionLimits::default(),
             metadata: std::collections::BTreeMap::new(),
             id: None,
+            origin: None,
         }
     }
 }
@@ -361,6 +364,14 @@ impl RunContext {
             return Err(Refused::Cancelled);
         }
         manager.create_child_in(tree, &info.id, new).await
+    }
+
+    /// Adds to what is said not to be kept of this run's output
+    /// ([`left_out_bytes`](offspring_protocol::RunRecord::left_out_bytes)). Stored with the next write of the
+    /// run's record, at the latest with its end.
+    pub fn left_out(&self, bytes: u64) {
+        let record = &mut lock(&self.0.open.changing).record;
+        record.left_out_bytes = record.left_out_bytes.saturating_add(bytes);
     }
 
     /// Records which process works for this run, so that a later start of the program can end it when

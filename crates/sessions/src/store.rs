@@ -8,7 +8,8 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use offspring_protocol::{
-    BadId, OwnerId, RawEvent, RunId, RunRecord, RunState, SessionData, SessionId, SessionState, Timestamp,
+    BadId, Origin, OwnerId, RawEvent, RunId, RunRecord, RunState, SessionData, SessionId, SessionState,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -95,6 +96,14 @@ pub enum Write {
     Session(Arc<SessionData>),
     /// A changed row: everything but id, parent, root and depth, which are set once.
     Update(Arc<SessionData>),
+    /// What a root was started with, after its row; a second one takes the place of the first. For a root
+    /// only: of a child there is no tree ([`StoreError::Unknown`]).
+    Origin {
+        /// The root.
+        root: SessionId,
+        /// What it was started with.
+        origin: Arc<Origin>,
+    },
     /// A run's record, new or changed (by its id).
     Run(Box<RunRecord>),
     /// The next line of the log (rule L16: [`StoreError::NotNext`] for any other number).
@@ -130,6 +139,8 @@ pub struct SessionRecord {
     pub data: SessionData,
     /// Its last run, if it ever had one.
     pub last_run: Option<RunRecord>,
+    /// The root that this root repeats ([`Origin::rerun_of`]).
+    pub rerun_of: Option<SessionId>,
 }
 
 impl SessionRecord {
@@ -338,6 +349,12 @@ pub trait SessionStore: Send + Sync + 'static {
     /// When the store cannot be read.
     fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>>;
 
+    /// What a root was started with; `None` where nobody wrote it, for a child, and for no session.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn origin(&self, root: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>>;
+
     /// The runs of a session, first to last.
     ///
     /// # Errors
@@ -391,6 +408,13 @@ pub(crate) fn check_row(data: &SessionData) -> Result<(), StoreError> {
         id.check_storable()?;
     }
     data.agent_name.check_storable()?;
+    Ok(())
+}
+
+/// The same for what a root was started with.
+pub(crate) fn check_origin(origin: &Origin) -> Result<(), StoreError> {
+    origin.node.check_storable()?;
+    origin.rerun_of.as_ref().map_or(Ok(()), SessionId::check_storable)?;
     Ok(())
 }
 

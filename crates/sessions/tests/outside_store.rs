@@ -6,7 +6,7 @@
 use std::{path::Path, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use offspring_protocol::{OwnerId, RunRecord, SessionId};
+use offspring_protocol::{Origin, OwnerId, RunRecord, SessionId};
 use offspring_sessions::contract::Fixture;
 use offspring_sessions::{
     ManagerOptions, SessionManager, SessionRecord, SessionStore, StoreError,
@@ -39,6 +39,9 @@ impl SessionStore for YourStore {
     }
     fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
         self.0.sessions(query)
+    }
+    fn origin(&self, root: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>> {
+        self.0.origin(root)
     }
     fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
         self.0.runs(session)

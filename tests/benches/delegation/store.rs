@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use offspring_protocol::{Event, OwnerId, RunRecord, SessionId};
+use offspring_protocol::{Event, Origin, OwnerId, RunRecord, SessionId};
 use offspring_sessions::{
     SessionRecord, SessionStore, StoreError,
     store::{
@@ -132,6 +132,10 @@ impl SessionStore for Counted {
 
     fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
         self.inner.sessions(query)
+    }
+
+    fn origin(&self, root: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>> {
+        self.inner.origin(root)
     }
 
     fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {

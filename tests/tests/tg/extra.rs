@@ -265,6 +265,7 @@ async fn extra_every_field_of_a_row_and_of_a_run_survives_the_file() {
         process: Some("pid 1 of boot x".to_owned()),
         opened_at: Timestamp(6),
         ended_at: Some(Timestamp(7)),
+        left_out_bytes: 0,
     };
     let store = sqlite(&path);
     let fence = Fence { root: id("root"), owner: store.owner(), epoch: 1 };

@@ -15,11 +15,19 @@ use super::{
     yaml::{Value, Yaml},
 };
 
-/// Where a manifest is: as its path was given, and the directory that paths in it resolve against.
-#[derive(Debug, PartialEq, Eq)]
+/// A manifest's text and where it is: as its path was given, and the directory that paths in it resolve against.
+#[derive(PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) dir: PathBuf,
+    pub(super) text: Box<str>,
+}
+
+impl fmt::Debug for Source {
+    /// The text itself is not shown: a value in it may be a secret (W10).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).field("dir", &self.dir).finish_non_exhaustive()
+    }
 }
 
 impl Source {

@@ -67,6 +67,7 @@ pub(super) fn run(session: &SessionId, name: &str, state: RunState) -> RunRecord
         process: None,
         opened_at: Timestamp(1),
         ended_at: None,
+        left_out_bytes: 0,
     }
 }
 

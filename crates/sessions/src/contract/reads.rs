@@ -12,6 +12,7 @@ pub(super) async fn an_empty_store_finds_nothing(fixture: Fixture) {
     assert!(tree(store, &nobody).await.is_none());
     assert!(log(store, &nobody).await.is_empty());
     assert!(store.runs(nobody.clone()).await.unwrap().is_empty());
+    assert!(store.origin(nobody.clone()).await.unwrap().is_none());
     assert!(store.trees(TreeQuery::Open).await.unwrap().is_empty());
     assert!(store.open_commands(nobody.clone()).await.unwrap().is_empty());
     assert!(store.command("nobody".into()).await.unwrap().is_none());

@@ -238,9 +238,15 @@ pub(super) async fn l15_every_field_of_a_run_survives(fixture: Fixture) {
         process: Some("1 2 boot".into()),
         opened_at: Timestamp(i64::MIN),
         ended_at: Some(Timestamp(i64::MAX)),
+        left_out_bytes: u64::MAX,
         ..run(&session, "r", RunState::Ended(Outcome::Interrupted))
     };
-    let free = RunRecord { usage: Usage { cost_micro_usd: None, ..full.usage }, error: None, ..full.clone() };
+    let free = RunRecord {
+        usage: Usage { cost_micro_usd: None, ..full.usage },
+        error: None,
+        left_out_bytes: 0,
+        ..full.clone()
+    };
     for record in [&full, &free] {
         planted.run(record.clone()).await;
         assert_eq!(fixture.store.runs(session.clone()).await.unwrap(), std::slice::from_ref(record));

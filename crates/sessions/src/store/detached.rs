@@ -1,7 +1,7 @@
 //! No store at all (rule L8): takes every batch and keeps nothing.
 
 use futures_util::future::{BoxFuture, ready};
-use offspring_protocol::{OwnerId, RunRecord, SessionId};
+use offspring_protocol::{Origin, OwnerId, RunRecord, SessionId};
 use tokio::sync::watch;
 
 use super::{
@@ -44,6 +44,10 @@ impl SessionStore for DetachedStore {
     }
 
     fn sessions(&self, _: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
+        nothing()
+    }
+
+    fn origin(&self, _: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>> {
         nothing()
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use foldhash::fast::RandomState;
 use futures_util::future::{BoxFuture, ready};
-use offspring_protocol::{OwnerId, RunId, RunRecord, SessionData, SessionId};
+use offspring_protocol::{Origin, OwnerId, RunId, RunRecord, SessionData, SessionId};
 use tokio::sync::watch;
 
 use super::{
@@ -55,6 +55,7 @@ struct Tree {
     fence: Fence,
     log: Vec<LogRow>,
     last_seq: u64,
+    origin: Option<Arc<Origin>>,
 }
 
 impl Default for MemoryStore {
@@ -86,7 +87,12 @@ impl MemoryStore {
 impl State {
     fn record(&self, id: &SessionId) -> Option<SessionRecord> {
         let row = self.sessions.get(id)?;
-        Some(SessionRecord { data: (*row.data).clone(), last_run: row.runs.last().cloned() })
+        let origin = self.trees.get(id).and_then(|tree| tree.origin.as_deref());
+        Some(SessionRecord {
+            data: (*row.data).clone(),
+            last_run: row.runs.last().cloned(),
+            rerun_of: origin.and_then(|origin| origin.rerun_of.clone()),
+        })
     }
 
     fn children(&self, id: &SessionId) -> &[SessionId] {
@@ -132,6 +138,11 @@ impl State {
                     super::check_row(data)?;
                     plan.own(fence(&data.id)?, &data.id)?;
                 }
+                Write::Origin { root, origin } => {
+                    super::check_origin(origin)?;
+                    plan.own(fence(root)?, root)?;
+                    plan.is_root(root)?;
+                }
                 Write::Run(run) => {
                     run.id.check_storable()?;
                     plan.own(fence(&run.session_id)?, &run.session_id)?;
@@ -165,7 +176,7 @@ impl State {
             match write {
                 Write::Session(data) => {
                     if let Some(fence) = fence.as_ref().filter(|_| data.id == data.root_id) {
-                        let tree = Tree { fence: fence.clone(), log: Vec::new(), last_seq: 0 };
+                        let tree = Tree { fence: fence.clone(), log: Vec::new(), last_seq: 0, origin: None };
                         self.trees.insert(data.id.clone(), tree);
                     }
                     // A root's parent, if it names one, is in no tree of ours (rule L3).
@@ -182,6 +193,11 @@ impl State {
                         let (parent_id, root_id, depth) =
                             (old.parent_id.clone(), old.root_id.clone(), old.depth);
                         row.data = Arc::new(SessionData { parent_id, root_id, depth, ..(*new).clone() });
+                    }
+                }
+                Write::Origin { root, origin } => {
+                    if let Some(tree) = self.trees.get_mut(&root) {
+                        tree.origin = Some(origin);
                     }
                 }
                 Write::Run(run) => {
@@ -299,6 +315,10 @@ impl<'a> Plan<'a> {
         if row.root_id == *root { Ok(()) } else { Err(StoreError::Fenced { root: row.root_id.clone() }) }
     }
 
+    fn is_root(&self, id: &SessionId) -> Result<(), StoreError> {
+        if self.known(id)?.root_id == *id { Ok(()) } else { Err(StoreError::Unknown { id: id.clone() }) }
+    }
+
     fn make(&mut self, batch: &Batch, root: &SessionId, data: &'a SessionData) -> Result<(), StoreError> {
         if let Some(taken) = self.row(&data.id) {
             let owner = self.state.trees.get(&taken.root_id).map(|tree| &tree.fence);
@@ -367,6 +387,10 @@ impl SessionStore for MemoryStore {
 
     fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
         self.read(|state| state.sessions(&query))
+    }
+
+    fn origin(&self, root: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>> {
+        self.read(|state| state.trees.get(&root)?.origin.as_deref().cloned())
     }
 
     fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {

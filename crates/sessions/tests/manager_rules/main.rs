@@ -13,6 +13,8 @@ mod limits;
 #[cfg(test)]
 mod log;
 #[cfg(test)]
+mod origin;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod recovery;

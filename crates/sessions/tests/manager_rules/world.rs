@@ -7,7 +7,7 @@ use std::sync::{
 
 use futures_util::future::BoxFuture;
 use offspring_protocol::{
-    AgentType, Event, MessageId, NodeName, OwnerId, RunRecord, SessionId, Usage,
+    AgentType, Event, MessageId, NodeName, Origin, OwnerId, RunRecord, SessionId, Usage,
     event::{TextDelta, UsageReport},
 };
 use offspring_sessions::{
@@ -256,6 +256,10 @@ impl SessionStore for Watched {
 
     fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
         self.inner.sessions(query)
+    }
+
+    fn origin(&self, root: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>> {
+        self.inner.origin(root)
     }
 
     fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {

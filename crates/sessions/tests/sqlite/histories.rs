@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use offspring_protocol::{Outcome, RunState, SessionId};
+use offspring_protocol::{NodeName, Origin, Outcome, RunState, SessionId};
 use offspring_sessions::{
     MemoryStore,
     store::{
@@ -27,6 +27,7 @@ const SESSIONS: u8 = 6;
 #[derive(Debug, Clone)]
 enum Step {
     Root,
+    Origin { session: u8, version: u8 },
     Child { session: u8, parent: u8 },
     Update { session: u8, title: u8 },
     Run { session: u8, run: u8, state: u8 },
@@ -40,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     let session = 0..SESSIONS;
     prop_oneof![
         3 => Just(Step::Root),
+        2 => (session.clone(), 0..3_u8).prop_map(|(session, version)| Step::Origin { session, version }),
         6 => (session.clone(), session.clone()).prop_map(|(session, parent)| Step::Child { session, parent }),
         2 => (session.clone(), 0..4_u8).prop_map(|(session, title)| Step::Update { session, title }),
         4 => (session.clone(), 0..3_u8, 0..6_u8).prop_map(|(session, run, state)| Step::Run { session, run, state }),
@@ -50,6 +52,18 @@ fn step() -> impl Strategy<Value = Step> {
         2 => session.prop_map(|session| Step::Delete { session }),
         1 => Just(Step::DeleteRoot),
     ]
+}
+
+fn origin(version: u8, rerun_of: Option<SessionId>) -> Origin {
+    Origin {
+        manifest: String::new(),
+        manifest_path: None,
+        node: NodeName::new("node").unwrap(),
+        prompt: String::new(),
+        cwd: None,
+        program_version: version.to_string(),
+        rerun_of,
+    }
 }
 
 /// Batches: the tree, how old the fence is, and the steps.
@@ -76,6 +90,10 @@ impl Names {
         let at = |session: u8| self.session(tree, session);
         match *step {
             Step::Root => Write::Session(Arc::new(root_row)),
+            Step::Origin { session, version } => {
+                let origin = Arc::new(origin(version, (version > 0).then(|| at(version))));
+                Write::Origin { root: at(session), origin }
+            }
             Step::Child { session, parent } => {
                 let mut data = child(&root_row, at(session.max(1)).as_str());
                 data.parent_id = Some(at(parent));
@@ -133,6 +151,7 @@ impl Names {
             for session in 0..SESSIONS {
                 let id = self.session(tree, session);
                 seen.push(format!("{:?}", store.session(id.clone()).await.unwrap()));
+                seen.push(format!("{:?}", store.origin(id.clone()).await.unwrap()));
                 seen.push(format!("{:?}", store.runs(id.clone()).await.unwrap()));
                 seen.push(format!("{:?}", store.sessions(SessionQuery::Children(id.clone())).await.unwrap()));
                 let one = EventQuery { session: Some(id), after: 1, limit: 3, ..all.clone() };

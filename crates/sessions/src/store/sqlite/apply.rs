@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use offspring_protocol::{OwnerId, RunId, RunRecord, SessionData, SessionId};
+use offspring_protocol::{Origin, OwnerId, RunId, RunRecord, SessionData, SessionId};
 use rusqlite::{Connection, OptionalExtension, params, types::ToSqlOutput};
 
 use super::{code, fault::Fault, kind};
 use crate::store::{
-    Batch, CommandRow, Committed, Fence, LogRow, StoreError, Write, check_row, fence_root, wrong_fence,
+    Batch, CommandRow, Committed, Fence, LogRow, StoreError, Write, check_origin, check_row, fence_root,
+    wrong_fence,
 };
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -169,6 +170,15 @@ impl Applier {
                     fence(&data.id)?;
                     let keys = self.own(conn, tree.as_ref(), &data.id)?;
                     update_session(conn, keys.key, data)?;
+                }
+                Write::Origin { root, origin } => {
+                    check_origin(origin)?;
+                    fence(root)?;
+                    let keys = self.own(conn, tree.as_ref(), root)?;
+                    if keys.key != keys.tree {
+                        return Err(StoreError::Unknown { id: root.clone() }.into());
+                    }
+                    write_origin(conn, keys.key, origin)?;
                 }
                 Write::Run(run) => {
                     run.id.check_storable()?;
@@ -394,8 +404,8 @@ impl Applier {
         let usage = &run.usage;
         conn.prepare_cached(
             "INSERT OR REPLACE INTO runs (session, n, id, ordinal, state, error, input_tokens, output_tokens, \
-             cached_tokens, cost_micro_usd, messages, process, opened_at, ended_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             cached_tokens, cost_micro_usd, messages, process, opened_at, ended_at, left_out_bytes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         )?
         .execute(params![
             session,
@@ -412,6 +422,7 @@ impl Applier {
             run.process,
             run.opened_at.0,
             run.ended_at.map(|at| at.0),
+            run.left_out_bytes.cast_signed(),
         ])?;
         let open = run.state.is_open();
         self.runs.insert((session, run.id.clone()), RunKey { n, open });
@@ -514,6 +525,7 @@ impl Applier {
         }
         if top.key == top.tree {
             conn.prepare_cached("DELETE FROM trees WHERE key = ?1")?.execute([top.key])?;
+            conn.prepare_cached("DELETE FROM origins WHERE tree = ?1")?.execute([top.key])?;
             *tree = None;
         } else if let Some(tree) = tree {
             tree.open_runs -= open;
@@ -524,6 +536,24 @@ impl Applier {
         self.deleted = true;
         Ok(())
     }
+}
+
+fn write_origin(conn: &Connection, tree: i64, origin: &Origin) -> Result<(), Fault> {
+    conn.prepare_cached(
+        "INSERT OR REPLACE INTO origins (tree, manifest, manifest_path, node, prompt, cwd, program_version, rerun_of) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        tree,
+        origin.manifest,
+        origin.manifest_path,
+        origin.node.as_str(),
+        origin.prompt,
+        origin.cwd,
+        origin.program_version,
+        origin.rerun_of.as_ref().map(SessionId::as_str),
+    ])?;
+    Ok(())
 }
 
 /// Everything but id, parent, root and depth.

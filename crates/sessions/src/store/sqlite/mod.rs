@@ -26,7 +26,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use offspring_protocol::{OwnerId, RunRecord, SessionId};
+use offspring_protocol::{Origin, OwnerId, RunRecord, SessionId};
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
@@ -175,6 +175,10 @@ impl SessionStore for SqliteStore {
 
     fn sessions(&self, query: SessionQuery) -> BoxFuture<'_, Result<Vec<SessionRecord>, StoreError>> {
         self.read(move |conn| read::sessions(conn, &query))
+    }
+
+    fn origin(&self, root: SessionId) -> BoxFuture<'_, Result<Option<Origin>, StoreError>> {
+        self.read(move |conn| read::origin(conn, &root))
     }
 
     fn runs(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {

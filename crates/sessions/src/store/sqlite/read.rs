@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use foldhash::fast::RandomState;
 use offspring_protocol::{
-    AgentType, External, NodeName, OwnerId, PeerId, PoolId, ProjectId, RawEvent, RunId, RunRecord,
+    AgentType, External, NodeName, Origin, OwnerId, PeerId, PoolId, ProjectId, RawEvent, RunId, RunRecord,
     SessionData, SessionId, SessionLimits, SourceType, TaskKey, Timestamp, Usage,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, types::ValueRef};
@@ -21,7 +21,7 @@ type Map<K, V> = HashMap<K, V, RandomState>;
 const PREFIX_LIMIT: usize = 20;
 
 const RUN_COLUMNS: &str = "r.id, r.ordinal, r.state, r.error, r.input_tokens, r.output_tokens, r.cached_tokens, \
-     r.cost_micro_usd, r.messages, r.process, r.opened_at, r.ended_at";
+     r.cost_micro_usd, r.messages, r.process, r.opened_at, r.ended_at, r.left_out_bytes";
 
 /// The select of a [`SessionRecord`] from `sessions s`, up to its `WHERE`.
 macro_rules! record_sql {
@@ -34,7 +34,9 @@ macro_rules! record_sql {
                      coalesce((SELECT t.id FROM sessions t WHERE t.key = s.tree), s.id), s.depth, s.project_id, s.cwd, \
                      s.agent_name, s.agent_type, s.source_type, s.pool_id, s.task, s.title, s.model, s.settings, \
                      s.max_depth, s.max_descendants, s.max_live_children, s.max_wall_ms, s.peer, s.external_id, \
-                     s.created_at, s.last_active_at, s.metadata, s.version, {columns} FROM sessions s \
+                     s.created_at, s.last_active_at, s.metadata, s.version, \
+                     CASE WHEN s.tree IS NULL THEN (SELECT o.rerun_of FROM origins o WHERE o.tree = s.key) END, \
+                     {columns} FROM sessions s \
                      LEFT JOIN runs r ON r.session = s.key AND r.n = \
                      (SELECT max(l.n) FROM runs l WHERE l.session = s.key) ",
                     $rest
@@ -46,7 +48,7 @@ macro_rules! record_sql {
 }
 
 /// Where the columns of the last run begin.
-const RUN_AT: usize = 24;
+const RUN_AT: usize = 25;
 
 record_sql!(BY_ID, "", "WHERE s.id = ?1");
 record_sql!(
@@ -140,7 +142,8 @@ fn record(row: &Row<'_>) -> Result<SessionRecord, Fault> {
     };
     let has_run = !matches!(row.get_ref(RUN_AT)?, ValueRef::Null);
     let last_run = has_run.then(|| run(row, RUN_AT, &data.id)).transpose()?;
-    Ok(SessionRecord { data, last_run })
+    let rerun_of = optional(row, RUN_AT - 1)?.map(SessionId::new).map(code::id).transpose()?;
+    Ok(SessionRecord { data, last_run, rerun_of })
 }
 
 fn run(row: &Row<'_>, at: usize, session: &SessionId) -> Result<RunRecord, Fault> {
@@ -161,7 +164,26 @@ fn run(row: &Row<'_>, at: usize, session: &SessionId) -> Result<RunRecord, Fault
         process: row.get(at + 9)?,
         opened_at: Timestamp(row.get(at + 10)?),
         ended_at: row.get::<_, Option<i64>>(at + 11)?.map(Timestamp),
+        left_out_bytes: number(12)?,
     })
+}
+
+pub(super) fn origin(conn: &Connection, root: &SessionId) -> Result<Option<Origin>, Fault> {
+    let mut statement = conn.prepare_cached(
+        "SELECT manifest, manifest_path, node, prompt, cwd, program_version, rerun_of FROM origins \
+         WHERE tree = (SELECT key FROM sessions WHERE id = ?1)",
+    )?;
+    let mut rows = statement.query([root.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(Origin {
+        manifest: row.get(0)?,
+        manifest_path: row.get(1)?,
+        node: code::id(NodeName::new(text(row, 2)?))?,
+        prompt: row.get(3)?,
+        cwd: row.get(4)?,
+        program_version: row.get(5)?,
+        rerun_of: optional(row, 6)?.map(SessionId::new).map(code::id).transpose()?,
+    }))
 }
 
 pub(super) fn runs(conn: &Connection, session: &SessionId) -> Result<Vec<RunRecord>, Fault> {

@@ -10,8 +10,10 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x4F46_5350;
 
 /// Name and SQL of each version, from 1; never changed once released, only added to.
-const MIGRATIONS: &[(&str, &str)] =
-    &[("0001_sessions", include_str!("../../../migrations/sqlite/0001_sessions.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_sessions", include_str!("../../../migrations/sqlite/0001_sessions.sql")),
+    ("0002_origins", include_str!("../../../migrations/sqlite/0002_origins.sql")),
+];
 
 /// The newest schema this program knows.
 fn supported() -> u32 {
