@@ -80,11 +80,11 @@ async fn transcript(manager: &SessionManager, record: &SessionRecord) -> Result<
         let after = lines.last().map_or(0, |line| line.seq);
         let (root, session) = (record.data.root_id.clone(), Some(record.data.id.clone()));
         let page = manager.events(EventQuery { root, session, after, limit: PAGE }).await?;
-        let last = page.len() < PAGE;
-        lines.extend(page);
-        if last {
+        // A page ends early when its lines are long.
+        if page.is_empty() {
             return Ok(lines);
         }
+        lines.extend(page);
     }
 }
 

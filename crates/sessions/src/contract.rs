@@ -98,9 +98,11 @@ macro_rules! __contract_names {
                 rows::what_is_not_stored_is_unknown
                 rows::writes_see_the_writes_before_them
                 logs::l16_only_the_next_number_is_accepted
+                logs::l16_numbers_can_stay_without_a_line
                 logs::l16_each_tree_counts_for_itself
                 logs::events_are_read_from_a_cursor_with_a_limit_and_for_a_session
                 logs::events_keep_every_field
+                logs::a_page_ends_after_so_many_bytes_and_loses_nothing
                 logs::unknown_kinds_and_their_data_survive_byte_for_byte
                 logs::l12_late_events_stay_marked
                 logs::l18_a_reader_with_a_cursor_misses_nothing_and_sees_nothing_twice

@@ -108,6 +108,14 @@ pub enum Write {
     Run(Box<RunRecord>),
     /// The next line of the log (rule L16: [`StoreError::NotNext`] for any other number).
     Append(LogRow),
+    /// The numbers up to this one stay without a line: a copied log keeps the gaps that deleting left in it.
+    /// A number that was given already is [`StoreError::NotNext`].
+    Skip {
+        /// The tree.
+        root: SessionId,
+        /// The last number without a line.
+        to: u64,
+    },
     /// A command of another process, or its answer (by its id). Needs no fence.
     Command(CommandRow),
     /// This session and all below it: rows, runs, log lines and commands. With the root goes the tree.
@@ -196,7 +204,12 @@ pub enum TreeQuery {
     Open,
 }
 
-/// A part of a tree's log.
+/// Bytes of data after which a store ends a page of a log, so that a reader's memory does not depend on how
+/// long the lines are: a page holds these and its last line.
+pub const MAX_PAGE_BYTES: usize = 4 << 20;
+
+/// A part of a tree's log. A page may be shorter than asked ([`MAX_PAGE_BYTES`]); only an empty one says that
+/// there is no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventQuery {
     /// The tree.

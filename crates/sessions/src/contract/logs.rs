@@ -8,7 +8,7 @@ use super::{
     Fixture,
     plant::{Planted, event, id, line, log, run, run_id},
 };
-use crate::store::{EventQuery, LogRow, SessionStore, StoreError, Write};
+use crate::store::{EventQuery, LogRow, MAX_PAGE_BYTES, SessionStore, StoreError, Write};
 
 pub(super) async fn l16_only_the_next_number_is_accepted(fixture: Fixture) {
     let planted = Planted::new(&fixture.store, "root").await;
@@ -35,6 +35,45 @@ pub(super) async fn l16_only_the_next_number_is_accepted(fixture: Fixture) {
     assert_eq!(planted.write(vec![Write::Append(line(&child.id, 4))]).await.unwrap().last_seq, 4);
     assert_eq!(planted.write(Vec::new()).await.unwrap().last_seq, 4);
     assert_eq!(planted.tree().await.last_seq, 4);
+}
+
+pub(super) async fn l16_numbers_can_stay_without_a_line(fixture: Fixture) {
+    let planted = Planted::new(&fixture.store, "root").await;
+    let session = planted.root.id.clone();
+    let skip = |to| Write::Skip { root: session.clone(), to };
+    let with_gap = vec![skip(2), Write::Append(line(&session, 3)), skip(9)];
+    assert_eq!(planted.write(with_gap).await.unwrap().last_seq, 9);
+    for to in [0, 3, 9] {
+        let refused = planted.write(vec![skip(to)]).await;
+        assert!(matches!(refused, Err(StoreError::NotNext { expected: 10, .. })), "{refused:?}");
+    }
+    // A batch that is refused moves nothing.
+    let refused = planted.write(vec![skip(20), Write::Append(line(&session, 20))]).await;
+    assert!(matches!(refused, Err(StoreError::NotNext { expected: 21, got: 20, .. })), "{refused:?}");
+    assert_eq!(planted.tree().await.last_seq, 9);
+    planted.append(line(&session, 10)).await;
+    assert_eq!(planted.log().await, [line(&session, 3), line(&session, 10)]);
+    let nobody = vec![Write::Skip { root: id("nobody"), to: 30 }];
+    assert!(matches!(planted.write(nobody).await, Err(StoreError::Unknown { .. })));
+}
+
+pub(super) async fn a_page_ends_after_so_many_bytes_and_loses_nothing(fixture: Fixture) {
+    let planted = Planted::new(&fixture.store, "root").await;
+    let text = "x".repeat(MAX_PAGE_BYTES / 2);
+    let long = event("text_delta", &format!("{{\"text\":\"{text}\"}}"));
+    for seq in 1..=5 {
+        let line = LogRow { event: long.clone(), ..line(&planted.root.id, seq) };
+        planted.append(line).await;
+    }
+    let query = |after| EventQuery { root: planted.root.id.clone(), session: None, after, limit: usize::MAX };
+    let (mut after, mut pages) = (0, Vec::new());
+    loop {
+        let page = seqs(&fixture.store, query(after)).await;
+        let Some(last) = page.last() else { break };
+        after = *last;
+        pages.push(page);
+    }
+    assert_eq!(pages, [vec![1, 2], vec![3, 4], vec![5]]);
 }
 
 pub(super) async fn l16_each_tree_counts_for_itself(fixture: Fixture) {

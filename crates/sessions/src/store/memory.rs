@@ -11,8 +11,8 @@ use offspring_protocol::{Origin, OwnerId, RunId, RunRecord, SessionData, Session
 use tokio::sync::watch;
 
 use super::{
-    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord,
-    SessionStore, StoreError, StoreInfo, TreeQuery, TreeRecord, Write,
+    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, MAX_PAGE_BYTES, OwnerState, SessionQuery,
+    SessionRecord, SessionStore, StoreError, StoreInfo, TreeQuery, TreeRecord, Write,
 };
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -160,6 +160,13 @@ impl State {
                     line.run.as_ref().map_or(Ok(()), RunId::check_storable)?;
                     next += 1;
                 }
+                Write::Skip { root, to } => {
+                    plan.own(fence(root)?, root)?;
+                    if *to < next {
+                        return Err(StoreError::NotNext { root: root.clone(), expected: next, got: *to });
+                    }
+                    next = to.saturating_add(1);
+                }
                 Write::Command(command) => plan.known(&command.root).map(drop)?,
                 Write::Delete(id) => {
                     plan.own(fence(id)?, id)?;
@@ -216,6 +223,11 @@ impl State {
                     if let Some(tree) = fence.as_ref().and_then(|fence| self.trees.get_mut(&fence.root)) {
                         tree.last_seq = line.seq;
                         tree.log.push(line);
+                    }
+                }
+                Write::Skip { root, to } => {
+                    if let Some(tree) = self.trees.get_mut(&root) {
+                        tree.last_seq = to;
                     }
                 }
                 Write::Command(command) => {
@@ -288,7 +300,13 @@ impl State {
         let Some(tree) = self.trees.get(&query.root) else { return Vec::new() };
         let start = tree.log.partition_point(|line| line.seq <= query.after);
         let wanted = |line: &&LogRow| query.session.as_ref().is_none_or(|session| line.session == *session);
-        tree.log[start..].iter().filter(wanted).take(query.limit).cloned().collect()
+        let mut bytes = 0;
+        let fits = |line: &&LogRow| {
+            let before = bytes;
+            bytes += line.event.data().get().len();
+            before < MAX_PAGE_BYTES
+        };
+        tree.log[start..].iter().filter(wanted).take(query.limit).take_while(fits).cloned().collect()
     }
 }
 

@@ -195,6 +195,11 @@ impl Applier {
                     let keys = self.own(conn, tree.as_ref(), &line.session)?;
                     self.append(conn, root, tree, keys.key, line)?;
                 }
+                Write::Skip { root, to } => {
+                    fence(root)?;
+                    self.own(conn, tree.as_ref(), root)?;
+                    skip(root, tree, *to)?;
+                }
                 Write::Command(command) => self.write_command(conn, command)?,
                 Write::Delete(id) => {
                     fence(id)?;
@@ -553,6 +558,20 @@ fn write_origin(conn: &Connection, tree: i64, origin: &Origin) -> Result<(), Fau
         origin.program_version,
         origin.rerun_of.as_ref().map(SessionId::as_str),
     ])?;
+    Ok(())
+}
+
+/// Numbers that stay without a line.
+fn skip(root: &SessionId, tree: &mut Option<Tree>, to: u64) -> Result<(), Fault> {
+    let Some(tree) = tree.as_mut() else { return Err(StoreError::Unknown { id: root.clone() }.into()) };
+    let expected = tree.last_seq + 1;
+    if to < expected {
+        return Err(StoreError::NotNext { root: root.clone(), expected, got: to }.into());
+    }
+    // Refuses what no line could have.
+    code::event_key(tree.key, to)?;
+    tree.last_seq = to;
+    tree.changed = true;
     Ok(())
 }
 

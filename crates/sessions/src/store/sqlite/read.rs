@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{code, fault::Fault, kind};
 use crate::store::{
-    CommandRow, EventQuery, Fence, LogRow, SessionQuery, SessionRecord, TreeQuery, TreeRecord,
+    CommandRow, EventQuery, Fence, LogRow, MAX_PAGE_BYTES, SessionQuery, SessionRecord, TreeQuery, TreeRecord,
 };
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -251,21 +251,26 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Result<Vec<LogRow
     let range = (code::event_key(tree, after.into())?, code::last_event_key(tree));
     let mut rows = statement.query((range.0, range.1, session, sql_limit(query.limit)))?;
     let mut names = Names { conn, sessions: Map::default(), runs: Map::default() };
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
+    let mut found: Vec<LogRow> = Vec::new();
+    let mut bytes = 0;
+    while bytes < MAX_PAGE_BYTES
+        && let Some(row) = rows.next()?
+    {
         let session: i64 = row.get(1)?;
         let run = match row.get_ref(2)? {
             ValueRef::Null => None,
             ValueRef::Integer(n) => Some(names.run(session, n)?),
             _ => Some(code::id(RunId::new(text(row, 2)?))?),
         };
+        let data = raw(row.get(6)?)?;
+        bytes += data.get().len();
         found.push(LogRow {
             seq: code::seq_of(row.get(0)?),
             session: names.session(session)?,
             run,
             at: Timestamp(row.get(3)?),
             late: row.get(4)?,
-            event: RawEvent::new(kind::decode(row.get_ref(5)?)?, raw(row.get(6)?)?),
+            event: RawEvent::new(kind::decode(row.get_ref(5)?)?, data),
         });
     }
     Ok(found)
