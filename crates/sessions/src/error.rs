@@ -67,6 +67,12 @@ pub enum Refused {
         /// The session.
         id: SessionId,
     },
+    /// What was to be written as a copy of a tree is none.
+    #[error("this is no tree of sessions: {problem}")]
+    BadCopy {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The id cannot be stored (rule T1).
     #[error(transparent)]
     BadId(#[from] BadId),

@@ -67,11 +67,11 @@ pub(crate) struct Loaded {
 }
 
 /// A tree that is ours now.
-struct Taken {
+pub(crate) struct Taken {
     state: TreeState,
     fence: Fence,
     last_seq: u64,
-    found: Recovered,
+    pub(crate) found: Recovered,
 }
 
 /// The info of every session of a tree, parents first, from its rows.
@@ -244,10 +244,16 @@ impl SessionManager {
     async fn take_over(&self, tree: TreeRecord) -> Result<Taken, StoreError> {
         let root = tree.fence.root.clone();
         let fence = self.inner.store.claim(root.clone(), tree.fence.epoch).await?;
-        let taken = self.end_open_runs(fence).await;
+        let taken = match self.is_unfinished_import(&root).await {
+            Ok(false) => self.end_open_runs(fence).await,
+            Ok(true) => {
+                self.delete_unfinished_import(fence).await.and(Err(StoreError::Unknown { id: root.clone() }))
+            }
+            Err(error) => Err(error),
+        };
         let mut trees = lock(&self.inner.trees);
         match &taken {
-            Ok(_) => trees.unswept.remove(&root),
+            Ok(_) | Err(StoreError::Unknown { .. }) => trees.unswept.remove(&root),
             // It is ours now, so that no other process ends these runs: the next sweep does.
             Err(_) => trees.unswept.insert(root),
         };
@@ -255,7 +261,7 @@ impl SessionManager {
         taken
     }
 
-    async fn end_open_runs(&self, fence: Fence) -> Result<Taken, StoreError> {
+    pub(crate) async fn end_open_runs(&self, fence: Fence) -> Result<Taken, StoreError> {
         let store = &self.inner.store;
         let root = fence.root.clone();
         // Only now the log cannot grow behind our back.

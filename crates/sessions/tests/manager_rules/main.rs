@@ -9,6 +9,8 @@ mod ensure;
 #[cfg(test)]
 mod following;
 #[cfg(test)]
+mod import;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod log;
