@@ -77,8 +77,11 @@ fn is_name(text: &str) -> bool {
 fn literals(file: &SourceFile) -> Vec<(usize, &str)> {
     let lines = (1..).zip(file.raw.lines().zip(file.tests.lines()));
     let product = lines.filter(|(_, (raw, tests))| {
-        // What an argument of the command line is called in its help looks the same.
-        !raw.trim_start().starts_with("//") && !raw.contains("value_name") && tests.trim().is_empty()
+        // What an argument of the command line is called in its help looks the same, and so does what cargo says.
+        !raw.trim_start().starts_with("//")
+            && !raw.contains("value_name")
+            && !raw.contains("env!(")
+            && tests.trim().is_empty()
     });
     product
         .flat_map(|(line, (raw, _))| raw.split('"').skip(1).step_by(2).map(move |text| (line, text)))
