@@ -8,13 +8,13 @@ use std::{
 };
 
 use clap::Args;
-use offspring_agents::CommandFactory;
+use offspring_agents::{CommandFactory, command::variables};
 use offspring_delegation::{Delegator, RootOptions, RootResult, RootRun};
 use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
 use offspring_process::GuardProgram;
-use offspring_protocol::{NodeName, Origin, Outcome, SessionId, SessionInfo};
-use offspring_sessions::{ManagerOptions, Scope, SessionManager, ids};
-use serde_json::{Value, json};
+use offspring_protocol::{NodeName, Origin, Outcome, SessionId, SessionInfo, Timestamp};
+use offspring_sessions::{ManagerOptions, QueueLimits, Scope, SessionManager, ids};
+use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -24,8 +24,7 @@ use crate::{
     signals::{Signals, Watched},
     store::{self, Place},
     task::read_prompt,
-    text::{counted, duration, for_stdout, json_line, out, plain, shell_word, tell},
-    variables,
+    text::{counted, duration, for_stdout, out, out_json, plain, shell_word, tell},
 };
 
 #[derive(Debug, Args)]
@@ -55,6 +54,8 @@ pub(crate) struct Run {
     pub(crate) new_root: bool,
 }
 
+/// What the live tree may have in front of it; when it is slower it goes on with what is stored.
+const HEARD_BYTES: usize = 2 << 20;
 /// How long a word beside the tree may take.
 const SAYING: Duration = Duration::from_millis(200);
 
@@ -111,7 +112,8 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
 
     let stored_in = place.identity();
     // Subscribed before anything happens.
-    let heard = pool.manager().subscribe(Scope::All);
+    let limits = QueueLimits { bytes: HEARD_BYTES, ..QueueLimits::default() };
+    let heard = pool.manager().bus().subscribe(Scope::All, limits);
     let origin = origin(&manifest, node.as_ref(), &prompt, &dir);
     let options = RootOptions { cwd: Some(dir), origin: Some(origin), ..RootOptions::default() };
     let RootRun { session, result, .. } = tokio::select! {
@@ -141,12 +143,10 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     let seen = live.finish().await;
 
     let answered = match lines {
-        Some(lines) => lines.await.unwrap_or(Ok(0)).and_then(|seq| {
-            json_line(&answer_line(&session, seq, &result))
-                .map_err(io::Error::other)
-                .and_then(|line| out(&line))
-        }),
-        None => out(&for_stdout(&answer_text(&result))),
+        Some(lines) => {
+            lines.await.unwrap_or(Ok(0)).and_then(|seq| out_json(&AnswerLine::new(&session, seq, &result)))
+        }
+        None => print_answer(&result.answer),
     };
     let mut summary = Summary::read(&pool, &session.id, &result, started.elapsed(), &place).await?;
     if place.identity() != stored_in {
@@ -199,7 +199,7 @@ fn origin(manifest: &Manifest, node: Option<&NodeName>, prompt: &str, dir: &str)
     }
 }
 
-pub(crate) fn of_manifest(manifest: &Manifest) -> Option<Place> {
+fn of_manifest(manifest: &Manifest) -> Option<Place> {
     match manifest.storage()? {
         Storage::Memory => Some(Place::Memory),
         Storage::Sqlite { path } => path.clone().map(Place::File),
@@ -271,13 +271,10 @@ async fn print_lines(manager: SessionManager, root: SessionId) -> io::Result<u64
     let mut listening = true;
     loop {
         match follow.next().await {
-            Ok(Some(envelope)) if listening => {
-                let line = json_line(&*envelope).map_err(io::Error::other)?;
-                match out(&line) {
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => listening = false,
-                    written => written?,
-                }
-            }
+            Ok(Some(envelope)) if listening => match out_json(&*envelope) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => listening = false,
+                written => written?,
+            },
             Ok(Some(_)) => {}
             Ok(None) => return Ok(follow.cursor()),
             Err(error) => return Err(io::Error::other(error)),
@@ -287,24 +284,58 @@ async fn print_lines(manager: SessionManager, root: SessionId) -> io::Result<u64
 
 /// The last line of `--json`: shaped like an envelope of the root, with the number of the last one before
 /// it, because it is no line of the log.
-fn answer_line(root: &SessionInfo, seq: u64, result: &RootResult) -> Value {
-    let data = json!({ "outcome": result.outcome, "text": result.answer, "error": result.error });
-    let event = json!({ "kind": "answer", "data": data });
-    json!({
-        "seq": seq, "at": ids::now(), "session": root.id, "root": root.root, "path": &*root.path, "depth": root.depth,
-        "agent": root.agent_name, "event": event,
-    })
+#[derive(Serialize)]
+struct AnswerLine<'a> {
+    seq: u64,
+    at: Timestamp,
+    session: &'a SessionId,
+    root: &'a SessionId,
+    path: &'a [SessionId],
+    depth: u32,
+    agent: &'a NodeName,
+    event: AnswerEvent<'a>,
 }
 
-fn answer_text(result: &RootResult) -> String {
-    let text = &result.answer;
-    if text.is_empty() || text.ends_with('\n') { text.clone() } else { format!("{text}\n") }
+#[derive(Serialize)]
+struct AnswerEvent<'a> {
+    kind: &'static str,
+    data: AnswerData<'a>,
+}
+
+#[derive(Serialize)]
+struct AnswerData<'a> {
+    outcome: Outcome,
+    text: &'a str,
+    error: Option<&'a str>,
+}
+
+impl<'a> AnswerLine<'a> {
+    fn new(root: &'a SessionInfo, seq: u64, result: &'a RootResult) -> Self {
+        let RootResult { outcome, answer, error } = result;
+        let data = AnswerData { outcome: *outcome, text: answer, error: error.as_deref() };
+        Self {
+            seq,
+            at: ids::now(),
+            session: &root.id,
+            root: &root.root,
+            path: &root.path,
+            depth: root.depth,
+            agent: &root.agent_name,
+            event: AnswerEvent { kind: "answer", data },
+        }
+    }
+}
+
+/// The answer, ended with a line's end.
+fn print_answer(text: &str) -> io::Result<()> {
+    out(&for_stdout(text))?;
+    if text.is_empty() || text.ends_with('\n') { Ok(()) } else { out("\n") }
 }
 
 /// How to call this program: by its name where it is on PATH.
-pub(crate) fn program() -> String {
+fn program() -> String {
     let ours = std::env::current_exe().ok();
-    let on_path = std::env::var_os(variables::PATH).and_then(|path| {
+    let on_path = std::env::var_os("PATH").and_then(|path| {
         std::env::split_paths(&path).map(|dir| dir.join("offspring")).find(|found| found.is_file())
     });
     match (on_path.and_then(|found| found.canonicalize().ok()), ours) {

@@ -113,13 +113,16 @@ fn header(record: &SessionRecord, runs: &[RunRecord]) -> String {
     text
 }
 
-/// The transcript for people: whole messages where there are, pieces where a run ended without one.
+/// The transcript for people: whole messages where there are, pieces where a run ended without one or where a message
+/// does not repeat them.
 fn words(lines: &[LogRow]) -> String {
-    let whole: HashSet<&RunId> = lines
-        .iter()
-        .filter(|line| line.event.kind() == "message_complete")
-        .filter_map(|line| line.run.as_ref())
-        .collect();
+    let is_whole = |line: &&LogRow| match line.event.kind() {
+        "message_complete" => {
+            matches!(line.event.parse(), Ok(Event::MessageComplete(message)) if message.streamed_bytes == 0)
+        }
+        _ => false,
+    };
+    let whole: HashSet<&RunId> = lines.iter().filter(is_whole).filter_map(|line| line.run.as_ref()).collect();
     let mut text = String::new();
     let mut open = false;
     for line in lines {
@@ -169,6 +172,7 @@ pub(crate) fn said(event: &Event) -> Option<String> {
         Event::ToolCallComplete(call) if call.is_error => {
             format!("~ {} failed: {}", call.tool_name, call.output)
         }
+        Event::MessageComplete(message) if message.streamed_bytes > 0 => return None,
         Event::MessageComplete(message) => message.text.trim_end_matches('\n').to_owned(),
         Event::RunError(error) => format!("✗ {}", error.message),
         Event::StreamComplete(end) if end.cancelled => "⊘ cancelled".to_owned(),

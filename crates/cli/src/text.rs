@@ -103,10 +103,24 @@ fn by_number(json: &str) -> String {
 /// Writes to stdout. A reader that has gone away is no error: `| head` ends us quietly.
 pub(crate) fn out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(not_written)
+}
+
+/// Writes a line of JSON to stdout; to a pipe as it is made, so that a long text in it is not held twice.
+pub(crate) fn out_json<T: Serialize>(value: &T) -> io::Result<()> {
+    if io::stdout().is_terminal() {
+        return out(&json_line(value).map_err(io::Error::other)?);
+    }
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer(&mut stdout, value)
+        .map_err(io::Error::from)
+        .and_then(|()| stdout.write_all(b"\n"))
         .and_then(|()| stdout.flush())
-        .map_err(|error| io::Error::new(error.kind(), format!("stdout cannot be written: {error}")))
+        .map_err(not_written)
+}
+
+fn not_written(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("stdout cannot be written: {error}"))
 }
 
 /// Writes a line to stderr. When nobody reads it any more there is nobody to be told so.
@@ -130,11 +144,15 @@ pub(crate) fn finish(text: &str) -> Result<ExitCode, Failure> {
 
 /// The same for programs.
 pub(crate) fn finish_json<T: Serialize>(value: &T) -> Result<ExitCode, Failure> {
-    print(&json_line(value)?)
+    written(out_json(value))
 }
 
 fn print(text: &str) -> Result<ExitCode, Failure> {
-    match out(text) {
+    written(out(text))
+}
+
+fn written(written: io::Result<()>) -> Result<ExitCode, Failure> {
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -6,9 +6,12 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, pending},
 };
-use offspring_protocol::{Outcome, RunId, SessionInfo, SessionLimits, control::MemberResult};
+use offspring_protocol::{
+    Event, Outcome, RunId, SessionInfo, SessionLimits, control::MemberResult, event::TextDelta,
+};
 use offspring_sessions::{
-    AnnouncedChild, Answer, CancelScope, RootSession, RunContext, RunEnd, RunError, StartedRun, StoreError,
+    AnnouncedChild, Answer, CancelScope, MAX_REPEATED_BYTES, RootSession, RunContext, RunEnd, RunError,
+    StartedRun, StoreError,
 };
 use tokio::{
     task::{JoinError, JoinHandle},
@@ -17,11 +20,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    delegator::{Delegator, Recalling, RootResult, RootRun},
+    delegator::{Delegator, RootResult, RootRun},
     node::{Node, OnExit, Prompt},
     slots::Slot,
     team,
 };
+
+/// A long answer of a team is told in pieces of this length.
+const PIECE_BYTES: usize = 16 << 10;
 
 /// A run that ends by itself, whoever waits for it or not.
 pub(crate) struct Driven {
@@ -80,21 +86,11 @@ impl Token {
 }
 
 /// Starts the run of a root; it ends when its whole tree is at rest (L19).
-pub(crate) fn root(
-    delegator: Delegator,
-    root: RootSession,
-    node: Node,
-    prompt: Prompt,
-    recalling: Option<Recalling>,
-) -> RootRun {
+pub(crate) fn root(delegator: Delegator, root: RootSession, node: Node, prompt: Prompt) -> RootRun {
     let session = Arc::clone(root.session());
     let run = root.run_id().clone();
     let driven = Driven::start(delegator, Token::Root(root), node, prompt);
-    let result = tokio::spawn(async move {
-        let result = finished(driven).await;
-        drop(recalling);
-        RootResult::from(result)
-    });
+    let result = tokio::spawn(async move { RootResult::from(finished(driven).await) });
     RootRun { session, run, result }
 }
 
@@ -202,7 +198,7 @@ async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -
             worked = Err(RunError::interrupted("store", message));
         }
     }
-    let ended = end.finish(worked.clone()).await;
+    let ended = end.finish_as(&worked).await;
     result(&session, ended, worked)
 }
 
@@ -328,7 +324,17 @@ async fn execute(
         Node::Agent(agent) => agent.run(prompt, context).await,
         Node::Team(_) | Node::TeamRun(_) => {
             let how = team::How::default();
-            team::run(&delegator, &context, &node, prompt, &how).await?.into_answer()
+            let mut answer = team::run(&delegator, &context, &node, prompt, &how).await?.into_answer()?;
+            if answer.text.len() > MAX_REPEATED_BYTES {
+                let mut rest = answer.text.as_str();
+                while !rest.is_empty() {
+                    let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
+                    context.emit(Event::TextDelta(TextDelta { text: piece.to_owned() })).await?;
+                    rest = after;
+                }
+                answer.message = context.streamed(answer.text.len()).await?;
+            }
+            Ok(answer)
         }
     }
 }

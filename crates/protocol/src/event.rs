@@ -4,9 +4,9 @@
 //! cares parses it into an [`Event`]; an unknown kind becomes [`Event::Other`] and is written back byte
 //! for byte. No event is ever wrapped in an event: whose it is stands in its [`Envelope`](crate::Envelope).
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{
@@ -15,11 +15,29 @@ use crate::{
     session::{AgentType, Outcome, SessionState, SourceType},
 };
 
-/// An event as it travels and is stored: its kind and its unparsed data.
+/// An event as it travels and is stored: its kind and its unparsed data, which all clones share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Read")]
 pub struct RawEvent {
     kind: Cow<'static, str>,
+    #[serde(serialize_with = "write_shared")]
+    data: Arc<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    kind: Cow<'static, str>,
     data: Box<RawValue>,
+}
+
+impl From<Read> for RawEvent {
+    fn from(read: Read) -> Self {
+        Self { kind: read.kind, data: Arc::new(read.data) }
+    }
+}
+
+fn write_shared<S: Serializer>(data: &Arc<Box<RawValue>>, serializer: S) -> Result<S::Ok, S::Error> {
+    data.serialize(serializer)
 }
 
 /// Why the data of a known kind could not be read.
@@ -38,7 +56,39 @@ impl RawEvent {
             Cow::Owned(kind) => known_kind(&kind).map_or(Cow::Owned(kind), Cow::Borrowed),
             borrowed @ Cow::Borrowed(_) => borrowed,
         };
-        Self { kind, data }
+        Self { kind, data: Arc::new(data) }
+    }
+
+    /// A [`MessageComplete`] of a text that is borrowed: a long one is not copied to be written.
+    #[must_use]
+    pub fn message_complete(message_id: &MessageId, text: &str) -> Self {
+        #[derive(Serialize)]
+        struct Message<'a> {
+            message_id: &'a MessageId,
+            text: &'a str,
+        }
+        Self::new("message_complete", written(&Message { message_id, text }))
+    }
+
+    /// A [`RunStarted`] without its prompt, and that prompt, borrowed for the same reason.
+    #[must_use]
+    pub fn run_started(started: &RunStarted, prompt: &str) -> Self {
+        #[derive(Serialize)]
+        struct Started<'a> {
+            session_id: &'a SessionId,
+            run_id: &'a RunId,
+            agent_name: &'a NodeName,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            parent_session_id: Option<&'a SessionId>,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            prompt: &'a str,
+        }
+        let RunStarted { session_id, run_id, agent_name, parent_session_id, .. } = started;
+        let parent_session_id = parent_session_id.as_ref();
+        Self::new(
+            "run_started",
+            written(&Started { session_id, run_id, agent_name, parent_session_id, prompt }),
+        )
     }
 
     /// Its kind, `text_delta` for example.
@@ -106,7 +156,7 @@ macro_rules! events {
         impl From<&Event> for RawEvent {
             fn from(event: &Event) -> Self {
                 match event {
-                    $(Event::$variant(body) => Self { kind: Cow::Borrowed($kind), data: written(body) },)*
+                    $(Event::$variant(body) => Self { kind: Cow::Borrowed($kind), data: Arc::new(written(body)) },)*
                     Event::Other(raw) => raw.clone(),
                 }
             }
@@ -318,8 +368,16 @@ pub struct UsageReport {
 pub struct MessageComplete {
     /// The message.
     pub message_id: MessageId,
-    /// Its text.
+    /// Its text; empty where `streamed_bytes` says that it stands elsewhere.
     pub text: String,
+    /// The length of a text that is not repeated here because the text deltas of the same run hold all of it; 0 where
+    /// `text` holds it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub streamed_bytes: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The run completed, or was cancelled.

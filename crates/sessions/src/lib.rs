@@ -86,6 +86,7 @@ pub use load::{CHILD_INTERRUPTED, ChildInterrupted, Recovered};
 pub use manager::{ManagerOptions, SessionManager, SubtreeUsage};
 pub use retention::Retention;
 pub use run::{
-    AnnouncedChild, Answer, Emitter, NewChild, NewRoot, REPORTED, RootSession, RunContext, RunEnd, StartedRun,
+    AnnouncedChild, Answer, Emitter, MAX_REPEATED_BYTES, NewChild, NewRoot, REPORTED, RootSession,
+    RunContext, RunEnd, StartedRun,
 };
 pub use store::{MemoryStore, SessionRecord, SessionStore, StoreError};

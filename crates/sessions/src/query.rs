@@ -1,9 +1,10 @@
 //! What readers ask about sessions: the store answers, so that the answer outlives this process.
 
-use offspring_protocol::SessionId;
+use offspring_protocol::{Event, Outcome, RunState, SessionId};
 
 use crate::{
     live::LiveTree,
+    load::PAGE,
     manager::{SessionManager, record_in},
     store::{EventQuery, LogRow, SessionQuery, SessionRecord, StoreError},
 };
@@ -97,6 +98,35 @@ impl SessionManager {
             return Ok(trees.iter().filter_map(|tree| record_in(tree, &tree.root)).take(limit).collect());
         }
         self.inner.store.sessions(SessionQuery::Roots { limit }).await
+    }
+
+    /// What the last run of a session gave, when it completed: its whole message, or, where that is not repeated
+    /// ([`streamed_bytes`](offspring_protocol::event::MessageComplete::streamed_bytes)), the pieces of it. `None` for a
+    /// session nobody knows and for a run that is open or did not complete.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn answer(&self, id: &SessionId) -> Result<Option<String>, StoreError> {
+        let Some(record) = self.session(id).await? else { return Ok(None) };
+        let completed = record.last_run.filter(|run| run.state == RunState::Ended(Outcome::Completed));
+        let Some(run) = completed else { return Ok(None) };
+        let (mut streamed, mut whole, mut after) = (String::new(), None, 0);
+        loop {
+            let (root, session) = (record.data.root_id.clone(), Some(id.clone()));
+            let page = self.events(EventQuery { root, session, after, limit: PAGE }).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for line in page.iter().filter(|line| line.run.as_ref() == Some(&run.id) && !line.late) {
+                match line.event.parse() {
+                    Ok(Event::TextDelta(delta)) => streamed.push_str(&delta.text),
+                    Ok(Event::MessageComplete(message)) => {
+                        whole = (message.streamed_bytes == 0).then_some(message.text);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(Some(whole.unwrap_or(streamed)))
     }
 
     /// A part of a tree's log.

@@ -11,7 +11,7 @@ use offspring_protocol::{
     SessionId, SessionInfo, SessionLimits, SessionState, SourceType, TaskKey, ToolCallId,
     event::{Custom, MessageComplete, RunFailed, RunStarted, SpawnMechanism, StatusChanged, StreamComplete},
 };
-use offspring_tree::rollup::Counted;
+use offspring_tree::{lifecycle::Signal, rollup::Counted};
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -217,11 +217,11 @@ impl Pending {
             run_id: open.id.clone(),
             agent_name: info.agent_name.clone(),
             parent_session_id: info.parent.clone(),
-            prompt: prompt.to_owned(),
+            prompt: String::new(),
         };
         let status = StatusChanged { state: SessionState::Running, outcome: None };
         let lines = smallvec![
-            Line::new(info, Some(&open.id), Event::RunStarted(started)),
+            Line::raw(info, Some(&open.id), Signal::Started, RawEvent::run_started(&started, prompt)),
             Line::new(info, None, Event::StatusChanged(status)),
         ];
         let place = place(tree).await?;
@@ -352,6 +352,23 @@ impl RunContext {
         self.0.emit(event).await
     }
 
+    /// Says that the text deltas of this run are its answer, of so many bytes. One that is longer than
+    /// [`MAX_REPEATED_BYTES`] gets a message that does not repeat it, for [`Answer::message`]; for a shorter one
+    /// there is nothing to do.
+    ///
+    /// # Errors
+    /// When the tree's store failed.
+    pub async fn streamed(&self, bytes: usize) -> Result<Option<MessageId>, StoreError> {
+        if bytes <= MAX_REPEATED_BYTES {
+            return Ok(None);
+        }
+        let message_id = ids::message();
+        let (text, streamed_bytes) = (String::new(), bytes as u64);
+        let message = MessageComplete { message_id: message_id.clone(), text, streamed_bytes };
+        self.emit(Event::MessageComplete(message)).await?;
+        Ok(Some(message_id))
+    }
+
     /// Makes a child of this session: its row, its pending run and its spawn are committed together,
     /// then announced (rules L1, L2).
     ///
@@ -448,6 +465,10 @@ fn own_words(event: Event) -> Event {
     }
 }
 
+/// An answer up to this length, in bytes, stands once more, as one message, behind the pieces in which it was
+/// streamed.
+pub const MAX_REPEATED_BYTES: usize = 64 << 10;
+
 /// Begins the name of a [`Custom`] event that keeps an announcement an agent tried to make.
 pub const REPORTED: &str = "reported";
 
@@ -484,7 +505,15 @@ impl RunEnd {
     ///
     /// # Errors
     /// When the store cannot be written; the run is over in this process all the same.
-    pub async fn finish(mut self, result: Result<Answer, RunError>) -> Result<Outcome, StoreError> {
+    pub async fn finish(self, result: Result<Answer, RunError>) -> Result<Outcome, StoreError> {
+        self.finish_as(&result).await
+    }
+
+    /// As [`finish`](Self::finish), of a result that somebody else gets too: a long answer is not copied.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub async fn finish_as(mut self, result: &Result<Answer, RunError>) -> Result<Outcome, StoreError> {
         let Some(core) = self.0.clone() else { return Err(StoreError::Closed) };
         // Dropped while it waits, it ends as interrupted: `self` still has the duty.
         let Ok(place) = core.tree.writer.reserve().await else { return Err(StoreError::Closed) };
@@ -527,7 +556,7 @@ impl Drop for RunEnd {
         // No await in a drop: when the queue is full a task waits for room in it.
         let full = match core.tree.writer.try_reserve() {
             Ok(place) => {
-                let _ = core.end(place, lost(), None);
+                let _ = core.end(place, &lost(), None);
                 return;
             }
             Err(refused) => matches!(refused, mpsc::error::TrySendError::Full(())),
@@ -536,7 +565,7 @@ impl Drop for RunEnd {
             Ok(runtime) if full => drop(runtime.spawn(async move {
                 match core.tree.writer.reserve().await {
                     Ok(place) => {
-                        let _ = core.end(place, lost(), None);
+                        let _ = core.end(place, &lost(), None);
                     }
                     Err(_) => core.over(),
                 }
@@ -552,7 +581,7 @@ impl Core {
     fn end(
         self: &Arc<Self>,
         place: mpsc::Permit<'_, Op>,
-        result: Result<Answer, RunError>,
+        result: &Result<Answer, RunError>,
         ack: Option<Ack>,
     ) -> Outcome {
         let Self { info, open, .. } = &**self;
@@ -561,21 +590,27 @@ impl Core {
         let cancelled = changing.forced == Some(Outcome::Cancelled);
         let mut lines = SmallVec::new();
         let (message, error) = match result {
-            Ok(Answer { message: Some(message), .. }) => (Some(message), None),
+            Ok(Answer { message: Some(message), .. }) => (Some(message.clone()), None),
             Ok(Answer { text, message: None }) if !(cancelled && text.is_empty()) => {
                 let message_id = ids::message();
-                let complete = MessageComplete { message_id: message_id.clone(), text };
-                lines.push(Line::new(info, run, Event::MessageComplete(complete)));
+                lines.push(Line::raw(
+                    info,
+                    run,
+                    Signal::Event,
+                    RawEvent::message_complete(&message_id, text),
+                ));
                 (Some(message_id), None)
             }
             Ok(_) => (None, None),
             Err(error) => (None, Some(error)),
         };
-        let text = error.as_ref().map(|error| error.message.clone());
+        let text = error.map(|error| error.message.clone());
         let terminal = match error {
-            Some(RunError { message, code, interrupted, .. }) if !cancelled => {
-                Event::RunError(RunFailed { message, code: code.into_owned(), interrupted })
-            }
+            Some(RunError { message, code, interrupted, .. }) if !cancelled => Event::RunError(RunFailed {
+                message: message.clone(),
+                code: code.clone().into_owned(),
+                interrupted: *interrupted,
+            }),
             _ => Event::StreamComplete(StreamComplete { cancelled, message_id: message }),
         };
         // The terminal event decides, and nothing that was seen on the way (L12).

@@ -95,6 +95,16 @@ impl Line {
         Self { session: Arc::clone(session), run: run.cloned(), body, signal }
     }
 
+    /// An event that is written already.
+    pub(crate) fn raw(
+        session: &Arc<SessionInfo>,
+        run: Option<&RunId>,
+        signal: Signal,
+        event: RawEvent,
+    ) -> Self {
+        Self { session: Arc::clone(session), run: run.cloned(), body: Body::Raw(event), signal }
+    }
+
     /// Appends `next` to this line if both are text of the same kind and run.
     fn merge(&mut self, next: &Self) -> bool {
         let same = self.run == next.run && self.session.id == next.session.id;

@@ -146,8 +146,11 @@ async fn o4_in_every_order_of_message_finish_and_late_event_a_child_ends_complet
         for said in order {
             match said {
                 Message => {
-                    let complete =
-                        MessageComplete { message_id: message.clone(), text: "the answer".to_owned() };
+                    let complete = MessageComplete {
+                        message_id: message.clone(),
+                        text: "the answer".to_owned(),
+                        streamed_bytes: 0,
+                    };
                     emitter.emit(Event::MessageComplete(complete)).await.unwrap();
                 }
                 LateTool => {

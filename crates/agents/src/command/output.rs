@@ -1,141 +1,187 @@
-//! Bytes that a program prints, as text: whole characters, whatever the reads; bounded.
+//! The output of a program: its head as it comes, its tail at its end, and of what lies between only its length.
+//!
+//! Beyond the head bytes are kept as they were read, in blocks of which the oldest goes first: what is dropped in the
+//! end costs one read and no look. Only what is kept becomes text.
 
-use std::str;
+use std::collections::VecDeque;
 
-use super::withheld::Redactor;
+use self::text::Text;
+use super::withheld::Withheld;
+
+mod text;
+
+/// What of the tail is dropped at once; what a pipe holds as a rule.
+pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 
 /// The output of a program as it grows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Output {
-    text: String,
-    /// The begin of a character whose rest has not been read.
-    partial: Vec<u8>,
-    /// Takes out secrets before anything is cut (rule W10).
-    redactor: Redactor,
+    /// The head; after the end everything that is kept.
+    kept: String,
     limit: usize,
+    text: Text,
+    withheld: Withheld,
+    tail: Tail,
     left_out: u64,
 }
 
-impl Output {
-    /// Keeps at most `limit` bytes.
-    pub(crate) fn new(limit: usize, redactor: Redactor) -> Self {
-        Self { limit, redactor, ..Self::default() }
+/// The last bytes that were read, in blocks that are all full but the last one.
+#[derive(Debug, Default)]
+struct Tail {
+    blocks: VecDeque<Vec<u8>>,
+    block_bytes: usize,
+    /// How many bytes it has to hold.
+    enough: usize,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl Tail {
+    fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = match self.blocks.back() {
+                Some(last) => self.block_bytes - last.len(),
+                None => 0,
+            };
+            if room == 0 {
+                let block = self.drop_first().unwrap_or_else(|| Vec::with_capacity(self.block_bytes));
+                self.blocks.push_back(block);
+                continue;
+            }
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            if let Some(last) = self.blocks.back_mut() {
+                last.extend_from_slice(now);
+            }
+            self.bytes += now.len();
+            bytes = later;
+        }
     }
 
-    /// Takes what was read and gives the text that is new. Bytes that are no UTF-8 become U+FFFD; a
+    /// The first block, emptied, if there is enough without it.
+    fn drop_first(&mut self) -> Option<Vec<u8>> {
+        let first = self.blocks.front().map(Vec::len)?;
+        if self.bytes - first < self.enough {
+            return None;
+        }
+        self.bytes -= first;
+        self.dropped += first as u64;
+        let mut block = self.blocks.pop_front()?;
+        block.clear();
+        Some(block)
+    }
+}
+
+impl Output {
+    /// Keeps `limit` bytes of text at most: half of them of the beginning, the rest of the end.
+    pub(crate) fn new(limit: usize, withheld: &Withheld) -> Self {
+        Self::in_blocks(limit, withheld, BLOCK_BYTES)
+    }
+
+    fn in_blocks(limit: usize, withheld: &Withheld, block_bytes: usize) -> Self {
+        let text = Text::new(withheld);
+        let context = text.context_bytes();
+        let tail = Tail { block_bytes, enough: limit / 2 + context, ..Tail::default() };
+        Self { kept: String::new(), limit, text, withheld: withheld.clone(), tail, left_out: 0 }
+    }
+
+    /// What the head still has room for.
+    fn room(&self) -> usize {
+        (self.limit - self.limit / 2).saturating_sub(self.kept.len())
+    }
+
+    /// Takes what was read and gives the text of the head that is new. Bytes that are no UTF-8 become U+FFFD; a
     /// character that a read has cut is given whole with the next one.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> &str {
-        let start = self.text.len();
-        let mut joined = std::mem::take(&mut self.partial);
-        joined.extend_from_slice(bytes);
-        let mut rest = joined.as_slice();
-        loop {
-            match str::from_utf8(rest) {
-                Ok(text) => {
-                    self.take(text);
-                    break;
-                }
-                Err(error) => {
-                    let (valid, after) = rest.split_at(error.valid_up_to());
-                    self.take(str::from_utf8(valid).unwrap_or_default());
-                    match error.error_len() {
-                        Some(bad) => {
-                            self.take("\u{fffd}");
-                            rest = &after[bad..];
-                        }
-                        None => {
-                            self.partial = after.to_vec();
-                            break;
-                        }
-                    }
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> &str {
+        let start = self.kept.len();
+        while !bytes.is_empty() && self.room() > 0 {
+            // A byte becomes three when it is no UTF-8.
+            let (now, later) = bytes.split_at((self.room() / 3).clamp(1, bytes.len()));
+            self.text.push(now, &mut self.kept);
+            bytes = later;
+        }
+        self.tail.push(bytes);
+        &self.kept[start..]
+    }
+
+    /// The end of the output: gives what comes after the head, piece by piece, a note of what was left out first.
+    pub(crate) fn finish(mut self) -> Rest {
+        let mut pieces = VecDeque::new();
+        let mut bytes = 0;
+        let budget = self.limit.saturating_sub(self.kept.len());
+        let mut keep = |piece: String, left_out: &mut u64| {
+            bytes += piece.len();
+            pieces.push_back(piece);
+            while let Some(first) = pieces.front_mut()
+                && bytes > budget
+            {
+                let excess = first.ceil_char_boundary((bytes - budget).min(first.len()));
+                *left_out += excess as u64;
+                bytes -= excess;
+                if excess == first.len() {
+                    pieces.pop_front();
+                } else {
+                    first.drain(..excess);
                 }
             }
+        };
+        let mut skip = 0;
+        if self.tail.dropped > 0 {
+            // What the head's text still held is not shown: it may be the beginning of a secret.
+            self.left_out = self.tail.dropped + self.text.held_bytes();
+            self.text = Text::new(&self.withheld);
+            // What begins in the dropped part ends in here, a character or a secret: none of it is shown.
+            skip = self.text.context_bytes();
         }
-        &self.text[start..]
-    }
-
-    /// The end of the output: a character that was never completed becomes U+FFFD.
-    pub(crate) fn finish(&mut self) -> &str {
-        let start = self.text.len();
-        if !std::mem::take(&mut self.partial).is_empty() {
-            self.take("\u{fffd}");
+        while let Some(block) = self.tail.blocks.pop_front() {
+            let (before, block) = block.split_at(skip.min(block.len()));
+            if !before.is_empty() {
+                skip -= before.len();
+                self.left_out += before.len() as u64;
+                self.text.push(before, &mut String::new());
+                if skip == 0 {
+                    self.left_out -= self.text.held_bytes();
+                }
+            }
+            let mut piece = String::new();
+            self.text.push(block, &mut piece);
+            keep(piece, &mut self.left_out);
         }
-        let rest = self.redactor.finish();
-        self.keep(&rest);
+        let mut piece = String::new();
+        self.text.finish(&mut piece);
+        keep(piece, &mut self.left_out);
         if self.left_out > 0 {
-            let note =
-                format!("\n[offspring: {} bytes more were left out (max_output_bytes)]\n", self.left_out);
-            self.text.push_str(&note);
+            pieces.push_front(format!("\n[offspring: {} bytes left out]\n", self.left_out));
         }
-        &self.text[start..]
+        Rest { kept: self.kept, pieces, left_out: self.left_out }
+    }
+}
+
+/// What comes after the head, once the program has ended.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    kept: String,
+    pieces: VecDeque<String>,
+    left_out: u64,
+}
+
+impl Rest {
+    /// The next piece, which from then on is part of the whole.
+    pub(crate) fn next(&mut self) -> Option<String> {
+        let piece = self.pieces.pop_front()?;
+        self.kept.push_str(&piece);
+        Some(piece)
     }
 
-    /// All of it.
+    /// How many bytes were not kept, as they were read; of text where that is not known.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// All that was given.
     pub(crate) fn into_text(self) -> String {
-        self.text
-    }
-
-    fn take(&mut self, text: &str) {
-        let shown = self.redactor.push(text);
-        self.keep(&shown);
-    }
-
-    fn keep(&mut self, text: &str) {
-        let room = self.limit.saturating_sub(self.text.len());
-        let mut cut = text.len().min(if self.left_out > 0 { 0 } else { room });
-        while !text.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        self.text.push_str(&text[..cut]);
-        self.left_out += (text.len() - cut) as u64;
+        self.kept
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn read_in(pieces: &[&[u8]]) -> String {
-        let mut output = Output::new(1 << 20, Redactor::default());
-        let mut streamed = String::new();
-        for piece in pieces {
-            streamed.push_str(output.push(piece));
-        }
-        streamed.push_str(output.finish());
-        assert_eq!(streamed, output.into_text());
-        streamed
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
-        #[test]
-        fn w11_any_cut_gives_the_same_text(bytes: Vec<u8>, cuts in prop::collection::vec(0_usize..64, 0..8)) {
-            let mut pieces = Vec::new();
-            let mut rest = bytes.as_slice();
-            for cut in cuts {
-                let (piece, after) = rest.split_at(cut.min(rest.len()));
-                pieces.push(piece);
-                rest = after;
-            }
-            pieces.push(rest);
-            prop_assert_eq!(read_in(&pieces), String::from_utf8_lossy(&bytes));
-        }
-    }
-
-    #[test]
-    fn a_character_cut_by_a_read_is_whole() {
-        assert_eq!(read_in(&[b"a\xe2", b"\x82", b"\xac!"]), "a€!");
-        assert_eq!(read_in(&[b"\xe2\x82"]), "\u{fffd}");
-    }
-
-    #[test]
-    fn what_is_beyond_the_limit_is_left_out_and_counted() {
-        let mut output = Output::new(5, Redactor::default());
-        assert_eq!(output.push("aaa€€b".as_bytes()), "aaa");
-        assert_eq!(output.push(b"c"), "");
-        output.finish();
-        assert_eq!(output.into_text(), "aaa\n[offspring: 8 bytes more were left out (max_output_bytes)]\n");
-    }
-}
+mod tests;

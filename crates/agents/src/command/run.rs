@@ -17,7 +17,12 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Command, MAX_ARGUMENT_BYTES, PromptBy, host::Open, output::Output, variables};
+use super::{
+    Command, MAX_ARGUMENT_BYTES, PromptBy,
+    host::Open,
+    output::{BLOCK_BYTES, Output, Rest},
+    variables,
+};
 
 /// The name of the [`Custom`] event that carries the last line of a program's stderr.
 pub(crate) const STDERR_LINE: &str = "stderr_line";
@@ -73,7 +78,10 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
     };
     // The last line is shown, however soon after another it came.
     said.show(exit.stderr_tail.last_line(), &agent, &cx).await?;
-    outcome(&agent, output, &exit)
+    cx.left_out(output.left_out());
+    let mut answer = outcome(&agent, output, &exit)?;
+    answer.message = cx.streamed(answer.text.len()).await?;
+    Ok(answer)
 }
 
 fn environment(agent: &Command, open: &Open, cx: &RunContext, scratch: &TempDir, token: &str) -> Environment {
@@ -151,25 +159,29 @@ async fn feed(stdin: Option<StdinPipe>, agent: &Command, prompt: &Prompt) {
     }
 }
 
-/// Reads stdout to its end and streams it.
-async fn read(stdout: Option<ChildStdout>, agent: &Command, cx: &RunContext) -> Result<Output, StoreError> {
+/// Reads stdout to its end and streams what is kept of it.
+async fn read(stdout: Option<ChildStdout>, agent: &Command, cx: &RunContext) -> Result<Rest, StoreError> {
     let limit = usize::try_from(agent.max_output_bytes).unwrap_or(usize::MAX);
-    let mut output = Output::new(limit, agent.withheld.stream());
-    let Some(mut stdout) = stdout else { return Ok(output) };
-    let mut buffer = vec![0; 16 << 10];
-    loop {
-        let read = match stdout.read(&mut buffer).await {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) => {
-                tracing::warn!(%error, "the output of a program cannot be read");
-                break;
-            }
-        };
-        show(output.push(&buffer[..read]), cx).await?;
+    let mut output = Output::new(limit, &agent.withheld);
+    if let Some(mut stdout) = stdout {
+        let mut buffer = vec![0; BLOCK_BYTES];
+        loop {
+            let read = match stdout.read(&mut buffer).await {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::warn!(%error, "the output of a program cannot be read");
+                    break;
+                }
+            };
+            show(output.push(&buffer[..read]), cx).await?;
+        }
     }
-    show(output.finish(), cx).await?;
-    Ok(output)
+    let mut rest = output.finish();
+    while let Some(piece) = rest.next() {
+        show(&piece, cx).await?;
+    }
+    Ok(rest)
 }
 
 async fn show(text: &str, cx: &RunContext) -> Result<(), StoreError> {
@@ -214,7 +226,7 @@ impl Said {
     }
 }
 
-fn outcome(agent: &Command, output: Output, exit: &Exit) -> Result<Answer, RunError> {
+fn outcome(agent: &Command, output: Rest, exit: &Exit) -> Result<Answer, RunError> {
     if !exit.survivors.is_empty() {
         tracing::warn!(agent = %agent.name, pids = ?exit.survivors, "processes of a run could not be ended");
     }

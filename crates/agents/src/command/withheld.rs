@@ -13,13 +13,23 @@ const SHORTEST_LINE_BYTES: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Withheld(Arc<Mutex<Values>>);
 
-/// Longest first, so that a secret that contains another one is replaced whole.
-#[derive(Default, Clone)]
-struct Values(Arc<[String]>);
+#[derive(Clone)]
+struct Values {
+    /// Longest first, so that a secret that contains another one is replaced whole.
+    sorted: Arc<[String]>,
+    /// The bytes that begin one: the first of a character, as a secret is text.
+    first: Arc<[bool; 256]>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self { sorted: Arc::default(), first: Arc::new([false; 256]) }
+    }
+}
 
 impl std::fmt::Debug for Values {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} values", self.0.len())
+        write!(f, "{} values", self.sorted.len())
     }
 }
 
@@ -28,14 +38,16 @@ impl Withheld {
     pub(crate) fn add(&self, secret: &str) {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = secret.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE_BYTES);
-        let mut all = values.0.to_vec();
+        let mut all = values.sorted.to_vec();
         for value in [secret, secret.trim()].into_iter().chain(lines) {
             if value.len() >= SHORTEST_BYTES && !all.iter().any(|known| known == value) {
                 all.push(value.to_owned());
             }
         }
         all.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        values.0 = all.into();
+        let mut first = [false; 256];
+        all.iter().filter_map(|value| value.bytes().next()).for_each(|byte| first[usize::from(byte)] = true);
+        *values = Values { sorted: all.into(), first: Arc::new(first) };
     }
 
     fn values(&self) -> Values {
@@ -51,10 +63,10 @@ impl Withheld {
     /// secret, or ends with its beginning, loses that piece.
     pub(crate) fn line(&self, line: &str) -> String {
         let mut redactor = self.stream();
-        let mut text = redactor.push(line);
-        let held = std::mem::take(&mut redactor.held);
-        text.push_str(if held.len() >= SHORTEST_BYTES { REDACTED } else { &held });
-        let ends = redactor.values.0.iter().flat_map(|value| ends_of(value));
+        let mut text = String::new();
+        redactor.push(line, &mut text);
+        redactor.cut(&mut text);
+        let ends = redactor.values.sorted.iter().flat_map(|value| ends_of(value));
         match ends.filter(|end| text.starts_with(end)).max_by_key(|end| end.len()) {
             Some(end) => format!("{REDACTED}{}", &text[end.len()..]),
             None => text,
@@ -76,46 +88,73 @@ pub(crate) struct Redactor {
 }
 
 impl Redactor {
-    /// What can be shown now.
-    pub(crate) fn push(&mut self, text: &str) -> String {
-        if self.values.0.is_empty() {
-            return text.to_owned();
+    /// Bytes of the longest secret.
+    pub(crate) fn longest_bytes(&self) -> usize {
+        self.values.sorted.first().map_or(0, String::len)
+    }
+
+    /// Bytes that wait for what comes next.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Appends what can be shown now.
+    pub(crate) fn push(&mut self, text: &str, to: &mut String) {
+        if self.values.sorted.is_empty() {
+            return to.push_str(text);
         }
-        self.held.push_str(text);
-        let (shown, from) = self.scan(true);
-        self.held.drain(..from);
-        shown
+        if self.held.is_empty() {
+            let from = self.values.scan(text, true, to);
+            self.held.push_str(&text[from..]);
+        } else {
+            self.held.push_str(text);
+            let from = self.values.scan(&self.held, true, to);
+            self.held.drain(..from);
+        }
     }
 
-    /// The rest, at the end of the text.
-    pub(crate) fn finish(&mut self) -> String {
-        let (shown, _) = self.scan(false);
+    /// Appends the rest, at the end of the text.
+    pub(crate) fn finish(&mut self, to: &mut String) {
+        self.values.scan(&self.held, false, to);
         self.held.clear();
-        shown
     }
 
-    /// The text without secrets, and where what has to wait begins.
-    fn scan(&self, more_to_come: bool) -> (String, usize) {
-        let mut shown = String::with_capacity(self.held.len());
+    /// Appends the rest where the text is cut: what may be the beginning of a secret is taken for one, unless it is
+    /// too short to tell anything.
+    pub(crate) fn cut(&mut self, to: &mut String) {
+        to.push_str(if self.held.len() >= SHORTEST_BYTES { REDACTED } else { &self.held });
+        self.held.clear();
+    }
+}
+
+impl Values {
+    /// Appends the text without secrets; gives where what has to wait begins.
+    fn scan(&self, text: &str, more_to_come: bool, to: &mut String) -> usize {
         let mut at = 0;
-        while let Some(next) = self.held[at..].chars().next() {
-            let rest = &self.held[at..];
-            let begins = |value: &&String| value.len() > rest.len() && value.starts_with(rest);
-            if more_to_come && self.values.0.iter().any(|value| begins(&value)) {
-                return (shown, at);
+        loop {
+            let next = text.as_bytes()[at..].iter().position(|byte| self.first[usize::from(*byte)]);
+            let Some(next) = next.map(|next| at + next) else {
+                to.push_str(&text[at..]);
+                return text.len();
+            };
+            to.push_str(&text[at..next]);
+            let rest = &text[next..];
+            let begins = |value: &String| value.len() > rest.len() && value.starts_with(rest);
+            if more_to_come && self.sorted.iter().any(begins) {
+                return next;
             }
-            match self.values.0.iter().find(|value| rest.starts_with(value.as_str())) {
+            at = match self.sorted.iter().find(|value| rest.starts_with(value.as_str())) {
                 Some(value) => {
-                    shown.push_str(REDACTED);
-                    at += value.len();
+                    to.push_str(REDACTED);
+                    next + value.len()
                 }
                 None => {
-                    shown.push(next);
-                    at += next.len_utf8();
+                    let after = rest.chars().next().map_or(rest.len(), char::len_utf8);
+                    to.push_str(&rest[..after]);
+                    next + after
                 }
-            }
+            };
         }
-        (shown, at)
     }
 }
 
@@ -133,8 +172,9 @@ mod tests {
 
     fn streamed(withheld: &Withheld, pieces: &[&str]) -> String {
         let mut redactor = withheld.stream();
-        let mut shown: String = pieces.iter().map(|piece| redactor.push(piece)).collect();
-        shown.push_str(&redactor.finish());
+        let mut shown = String::new();
+        pieces.iter().for_each(|piece| redactor.push(piece, &mut shown));
+        redactor.finish(&mut shown);
         shown
     }
 
@@ -142,11 +182,18 @@ mod tests {
     fn w10_a_secret_cut_in_two_by_a_stream_is_not_shown() {
         let withheld = withheld(&["hunter2-secret", "hunter2"]);
         let mut redactor = withheld.stream();
-        assert_eq!(redactor.push("key=hunter2-se"), "key=");
-        assert_eq!(redactor.push("cret, hunt"), "[redacted], ");
-        assert_eq!(redactor.push("ing"), "hunting");
-        assert_eq!(redactor.push(" hunter2"), " ");
-        assert_eq!(redactor.finish(), "[redacted]");
+        let mut push = |text: &str| {
+            let mut shown = String::new();
+            redactor.push(text, &mut shown);
+            shown
+        };
+        assert_eq!(push("key=hunter2-se"), "key=");
+        assert_eq!(push("cret, hunt"), "[redacted], ");
+        assert_eq!(push("ing"), "hunting");
+        assert_eq!(push(" hunter2"), " ");
+        let mut shown = String::new();
+        redactor.finish(&mut shown);
+        assert_eq!(shown, "[redacted]");
         assert!(!format!("{withheld:?}").contains("hunter"));
     }
 

@@ -53,13 +53,14 @@ fn every_known_kind_survives_a_round_trip() {
             r#"{"message_id":"m","usage":{"input_tokens":1,"output_tokens":2,"cached_tokens":0,"cost_micro_usd":null,"messages":1}}"#,
         ),
         ("message_complete", r#"{"message_id":"m","text":"x"}"#),
+        ("message_complete", r#"{"message_id":"m","text":"","streamed_bytes":9}"#),
         ("stream_complete", r#"{"message_id":"m"}"#),
         ("run_error", r#"{"message":"no","code":"exit_status"}"#),
         ("status_changed", r#"{"state":"idle","outcome":"completed"}"#),
         ("compacted", r#"{"from":1,"to":9}"#),
         ("custom", r#"{"name":"n","data":[1, 2]}"#),
     ];
-    assert_eq!(samples.len(), Event::KINDS.len());
+    assert_eq!(samples.len(), Event::KINDS.len() + 1);
     for (kind, data) in samples {
         let event = Event::parse(kind, &raw(data)).unwrap();
         assert_eq!(event.kind(), kind);
@@ -79,5 +80,28 @@ fn tg_26_every_source_type_is_valid_in_the_spawn_event_and_in_the_row() {
             panic!("not a spawn");
         };
         assert_eq!(&spawn.source_type, source_type);
+    }
+}
+
+#[test]
+fn what_is_written_from_a_borrowed_text_is_the_same() {
+    let message = MessageComplete {
+        message_id: MessageId::new("m").unwrap(),
+        text: "a\n".to_owned(),
+        streamed_bytes: 0,
+    };
+    let whole = RawEvent::from(&Event::MessageComplete(message.clone()));
+    assert_eq!(RawEvent::message_complete(&message.message_id, &message.text), whole);
+    for (parent, prompt) in [(None, ""), (Some(SessionId::new("p").unwrap()), "do \"it\"")] {
+        let started = RunStarted {
+            session_id: SessionId::new("s").unwrap(),
+            run_id: RunId::new("r").unwrap(),
+            agent_name: NodeName::new("a").unwrap(),
+            parent_session_id: parent,
+            prompt: prompt.to_owned(),
+        };
+        let whole = RawEvent::from(&Event::RunStarted(started.clone()));
+        let started = RunStarted { prompt: String::new(), ..started };
+        assert_eq!(RawEvent::run_started(&started, prompt), whole);
     }
 }

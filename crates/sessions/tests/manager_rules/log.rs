@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use offspring_protocol::{Event, SessionId, event::TextDelta};
-use offspring_sessions::{Scope, StartedRun};
+use offspring_sessions::{Answer, MAX_REPEATED_BYTES, RunError, Scope, StartedRun};
 use proptest::prelude::*;
 
 use crate::world::*;
@@ -29,6 +29,37 @@ async fn settled(run: &StartedRun) {
 }
 
 on_stores! {
+    async fn a_long_answer_is_kept_once_and_read_whole(world) {
+        let root = world.root().await;
+        let id = root.context.session().id.clone();
+        let piece = "a line of it\n".repeat(100);
+        let answer = piece.repeat(60);
+        assert!(answer.len() > MAX_REPEATED_BYTES);
+        root.context.emit(text("of another run")).await.unwrap();
+        root.end.finish(Ok("short".into())).await.unwrap();
+        assert_eq!(world.manager.answer(&id).await.unwrap().as_deref(), Some("short"));
+
+        let root = world.manager.resume_root(&id).await.unwrap().start("go").await.unwrap();
+        for _ in 0..60 {
+            root.context.emit(text(&piece)).await.unwrap();
+        }
+        assert_eq!(root.context.streamed(MAX_REPEATED_BYTES).await.unwrap(), None, "that is repeated as ever");
+        let message = root.context.streamed(answer.len()).await.unwrap();
+        assert!(message.is_some());
+        assert_eq!(world.manager.answer(&id).await.unwrap(), None, "it has not ended");
+        root.end.finish(Ok(Answer { text: answer.clone(), message })).await.unwrap();
+        for manager in [world.manager.clone(), world.reloaded()] {
+            assert_eq!(manager.answer(&id).await.unwrap().as_ref(), Some(&answer));
+        }
+        let lines = log(&world.manager, &id).await;
+        let longest = lines.iter().map(|line| line.event.data().get().len()).max();
+        assert!(longest < Some(MAX_REPEATED_BYTES), "{longest:?}");
+
+        let failed = world.manager.resume_root(&id).await.unwrap().start("again").await.unwrap();
+        failed.end.finish(Err(RunError::failed("x", "no"))).await.unwrap();
+        assert_eq!(world.manager.answer(&id).await.unwrap(), None);
+    }
+
     async fn l16_nothing_is_shown_before_its_commit(world) {
         let root = world.root().await;
         let root_id = root.context.session().id.clone();
