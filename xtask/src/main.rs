@@ -41,6 +41,8 @@ enum Task {
     Test(test_run::TestArguments),
     /// Check what no compiler checks.
     Tidy(tidy::TidyArguments),
+    /// Write docs/reference.md, as the program prints it.
+    Reference,
     /// Run a benchmark of the `offspring-tests` package.
     Bench(bench::BenchArguments),
     /// Change the code line by line and see whether the tests notice.
@@ -68,6 +70,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             Ok(if outcome.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Task::Tidy(arguments) => tidy::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
+        Task::Reference => tidy::reference::write(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Bench(arguments) => bench::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
         Task::Mutants(arguments) => mutants::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
     }

@@ -40,6 +40,18 @@ pub mod variables {
     pub const DB: &str = "OFFSPRING_DB";
     /// The file that holds the prompt, for `prompt: file`.
     pub const PROMPT_FILE: &str = "OFFSPRING_PROMPT_FILE";
+
+    /// Each with what it means to an agent.
+    pub const TABLE: &[(&str, &str)] = &[
+        (SOCKET, "the private endpoint of the pool"),
+        (TOKEN, "the right to delegate in the name of this run, and nothing else; void when the run ends"),
+        (BIN, "the program, for scripts that set their own `PATH`"),
+        (SESSION, "the id of the session it runs in"),
+        (SCRATCH, "a private directory of the run, removed at its end"),
+        (MANIFEST_DIR, "the directory of the manifest"),
+        (DB, "the store, when it is a file"),
+        (PROMPT_FILE, "the file with the prompt, for agents with `prompt: file`"),
+    ];
 }
 
 /// How the prompt reaches the program.
@@ -92,10 +104,10 @@ const fn default_grace() -> u64 {
     2_000
 }
 
-/// Systems allow 128 KiB for one argument, its end included.
-const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
-/// The longest grace: what a cancel waits for an agent has to hold it.
-const MAX_GRACE_MS: u64 = 8_000;
+/// The longest prompt with `prompt: argument`: systems allow 128 KiB for one argument, its end included.
+pub const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
+/// The longest `stop_grace_ms`: what a cancel waits for an agent has to hold it.
+pub const MAX_GRACE_MS: u64 = 8_000;
 /// What a stop may take beyond the program's own grace: the guard's last steps.
 const STOP_SLACK: Duration = Duration::from_secs(12);
 

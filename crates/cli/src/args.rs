@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
-use crate::{cancel::Cancel, ls::Ls, run::Run, show::Show, task::Task, tree::Tree, watch::Watch};
+use crate::{
+    cancel::Cancel, check::Check, completions::Completions, init::Init, ls::Ls, man::Man, run::Run,
+    schema::Schema, show::Show, task::Task, tree::Tree, watch::Watch,
+};
 
 /// Run a pool of agents that delegate to each other, and look at the tree of their sessions.
 #[derive(Debug, Parser)]
@@ -13,7 +16,8 @@ use crate::{cancel::Cancel, ls::Ls, run::Run, show::Show, task::Task, tree::Tree
     version,
     max_term_width = 100,
     after_help = "Examples:\n  \
-        offspring run examples/survey.yaml \"What would you fix first in this repository?\"\n  \
+        offspring init first\n  \
+        offspring run first/pool.yaml \"to be or not to be\"\n  \
         offspring tree latest\n  \
         offspring watch latest --json\n\n\
         Exit codes: 0 completed, 1 the root failed, 2 wrong use, 130 interrupted (143 SIGTERM, 129 SIGHUP)."
@@ -43,15 +47,14 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Delegate from inside a run: make a child of the session this is called in.
     Task(Task),
+    /// Write a first pool that runs as it is: a manifest with comments, and its scripts.
+    Init(Init),
+    /// Say what is wrong with a manifest, or what is in it and which limits are in force; run nothing.
+    Check(Check),
     /// Print a JSON Schema.
-    Schema {
-        /// Of what.
-        what: SchemaOf,
-    },
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum SchemaOf {
-    /// The manifest of a pool.
-    Manifest,
+    Schema(Schema),
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Print the manual, or write a page for every command.
+    Man(Man),
 }

@@ -2,7 +2,10 @@
 
 use std::{fmt::Display, process::ExitCode};
 
-use crate::text::{plain, tell};
+use crate::{
+    exit,
+    text::{plain, tell},
+};
 
 /// A message for people and an exit code.
 #[derive(Debug)]
@@ -14,12 +17,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// It did not work: exit code 1.
     pub(crate) fn new(message: impl Display) -> Self {
-        Self { message: message.to_string(), code: 1 }
+        Self { message: message.to_string(), code: exit::FAILED }
     }
 
     /// It was asked for in a wrong way: exit code 2.
     pub(crate) fn usage(message: impl Display) -> Self {
-        Self { message: message.to_string(), code: 2 }
+        Self { message: message.to_string(), code: exit::USAGE }
     }
 
     /// Says it on stderr.
@@ -28,6 +31,12 @@ impl Failure {
         let lines: Vec<String> = self.message.lines().map(|line| plain(line).into_owned()).collect();
         tell(&format!("error: {}", lines.join("\n")));
         ExitCode::from(self.code)
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use crate::{
     look::branches,
     text::{duration, plain, sign, tell, word},
+    variables,
 };
 
 /// Lines are redrawn this often, so that elapsed times advance.
@@ -70,7 +71,7 @@ impl Live {
         let tree = Arc::new(Mutex::new(tree));
         let (stop, stopped) = watch::channel(false);
         let can_redraw =
-            Term::stderr().is_term() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+            Term::stderr().is_term() && std::env::var_os(variables::TERM).is_none_or(|term| term != "dumb");
         let screen = (!quiet && can_redraw)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(20)));
         let view = View { manager: manager.clone(), root: root.id.clone(), tree: Arc::clone(&tree) };

@@ -5,11 +5,18 @@
 
 mod args;
 mod cancel;
+mod check;
+mod completions;
+mod exit;
 mod failure;
 mod find;
+mod help;
+mod init;
 mod live;
 mod look;
 mod ls;
+mod man;
+mod reference;
 mod run;
 mod schema;
 mod show;
@@ -18,6 +25,7 @@ mod store;
 mod task;
 mod text;
 mod tree;
+mod variables;
 mod watch;
 
 use std::{io::Write, process::ExitCode};
@@ -29,6 +37,8 @@ use failure::Failure;
 
 /// The hidden subcommand under which this program is the guard of an agent's process.
 const GUARD: &str = "__guard";
+/// The hidden subcommand that prints `docs/reference.md`.
+const REFERENCE: &str = "__reference";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
@@ -36,12 +46,15 @@ fn main() -> ExitCode {
     if arguments.nth(1).is_some_and(|first| first == GUARD) {
         return offspring_process::guard::main(arguments);
     }
+    if std::env::args_os().nth(1).is_some_and(|first| first == REFERENCE) {
+        return reference::reference().unwrap_or_else(|failure| failure.report());
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Nobody may be listening any more; the code says it all the same.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }
     };
     log();
@@ -69,13 +82,17 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Watch(watch) => watch::watch(db, &watch).await,
         Command::Cancel(cancel) => cancel::cancel(db, &cancel).await,
         Command::Task(task) => task::task(task).await,
-        Command::Schema { what } => schema::schema(what),
+        Command::Init(init) => init::init(db.as_deref(), &init),
+        Command::Check(check) => check::check(db, &check),
+        Command::Schema(schema) => schema::schema(&schema),
+        Command::Completions(completions) => completions::completions(&completions),
+        Command::Man(man) => man::man(&man),
     }
 }
 
-/// What the crates have to say, on stderr, when `OFFSPRING_LOG` names a level.
+/// What the crates have to say, on stderr, when [`variables::LOG`] names a level.
 fn log() {
-    let level = std::env::var("OFFSPRING_LOG").ok().and_then(|level| level.parse().ok());
+    let level = std::env::var(variables::LOG).ok().and_then(|level| level.parse().ok());
     if let Some(level) = level {
         let level: tracing::level_filters::LevelFilter = level;
         tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use offspring_agents::{CommandFactory, command::variables};
+use offspring_agents::CommandFactory;
 use offspring_delegation::{Delegator, RootOptions, RootResult, RootRun};
 use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
 use offspring_process::GuardProgram;
@@ -25,6 +25,7 @@ use crate::{
     store::{self, Place},
     task::read_prompt,
     text::{counted, duration, for_stdout, out, out_json, plain, shell_word, tell},
+    variables,
 };
 
 #[derive(Debug, Args)]
@@ -199,7 +200,7 @@ fn origin(manifest: &Manifest, node: Option<&NodeName>, prompt: &str, dir: &str)
     }
 }
 
-fn of_manifest(manifest: &Manifest) -> Option<Place> {
+pub(crate) fn of_manifest(manifest: &Manifest) -> Option<Place> {
     match manifest.storage()? {
         Storage::Memory => Some(Place::Memory),
         Storage::Sqlite { path } => path.clone().map(Place::File),
@@ -333,9 +334,9 @@ fn print_answer(text: &str) -> io::Result<()> {
 }
 
 /// How to call this program: by its name where it is on PATH.
-fn program() -> String {
+pub(crate) fn program() -> String {
     let ours = std::env::current_exe().ok();
-    let on_path = std::env::var_os("PATH").and_then(|path| {
+    let on_path = std::env::var_os(variables::PATH).and_then(|path| {
         std::env::split_paths(&path).map(|dir| dir.join("offspring")).find(|found| found.is_file())
     });
     match (on_path.and_then(|found| found.canonicalize().ok()), ours) {

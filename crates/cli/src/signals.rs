@@ -7,6 +7,8 @@ use tokio::{
     sync::watch,
 };
 
+use crate::exit;
+
 /// What is said at a sudden end gets this long: perhaps nobody reads it any more.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -22,9 +24,9 @@ impl Ending {
     /// 128 and the signal's number.
     pub(crate) const fn exit_code(self) -> u8 {
         match self {
-            Self::Interrupt => 130,
-            Self::Terminate => 143,
-            Self::HangUp => 129,
+            Self::Interrupt => exit::INTERRUPTED,
+            Self::Terminate => exit::TERMINATED,
+            Self::HangUp => exit::HUNG_UP,
         }
     }
 }

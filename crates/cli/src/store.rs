@@ -12,10 +12,8 @@ use offspring_sessions::{
     store::sqlite::{SqliteOptions, SqliteStore},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, variables};
 
-/// Names the store when the command line does not.
-const VARIABLE: &str = "OFFSPRING_DB";
 /// No file.
 const MEMORY: &str = "memory:";
 
@@ -29,7 +27,8 @@ pub(crate) enum Place {
 impl Place {
     /// The command line, else `OFFSPRING_DB`, else `manifest`, else the user's state directory.
     pub(crate) fn choose(db: Option<PathBuf>, manifest: Option<Self>) -> Result<Self, Failure> {
-        let named = db.or_else(|| std::env::var_os(VARIABLE).filter(|db| !db.is_empty()).map(PathBuf::from));
+        let named =
+            db.or_else(|| std::env::var_os(variables::DB).filter(|db| !db.is_empty()).map(PathBuf::from));
         match (named, manifest) {
             (Some(db), _) if db == Path::new(MEMORY) => Ok(Self::Memory),
             (Some(db), _) => match std::path::absolute(&db) {
@@ -72,7 +71,8 @@ impl Place {
 fn state_directory() -> Result<PathBuf, Failure> {
     let absolute =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let base = absolute(variables::STATE_HOME)
+        .or_else(|| absolute(variables::HOME).map(|home| home.join(".local/state")));
     let none = "there is no place for sessions: neither XDG_STATE_HOME nor HOME is set\n\
         name a file with --db FILE or OFFSPRING_DB, or keep nothing with --db memory:";
     base.map(|base| base.join("offspring")).ok_or_else(|| Failure::usage(none))

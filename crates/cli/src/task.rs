@@ -3,7 +3,7 @@
 use std::{io::Read, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use offspring_agents::{command::variables, endpoint::Client};
+use offspring_agents::endpoint::Client;
 use offspring_protocol::{
     NodeName, Outcome, RunState, TaskKey,
     control::{
@@ -15,6 +15,7 @@ use offspring_protocol::{
 use crate::{
     failure::Failure,
     text::{finish, finish_json, for_stdout, json_line, out, plain},
+    variables,
 };
 
 #[derive(Debug, Args)]

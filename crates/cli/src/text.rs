@@ -103,7 +103,7 @@ fn by_number(json: &str) -> String {
 /// Writes to stdout. A reader that has gone away is no error: `| head` ends us quietly.
 pub(crate) fn out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(not_written)
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| not_written(&error))
 }
 
 /// Writes a line of JSON to stdout; to a pipe as it is made, so that a long text in it is not held twice.
@@ -116,10 +116,10 @@ pub(crate) fn out_json<T: Serialize>(value: &T) -> io::Result<()> {
         .map_err(io::Error::from)
         .and_then(|()| stdout.write_all(b"\n"))
         .and_then(|()| stdout.flush())
-        .map_err(not_written)
+        .map_err(|error| not_written(&error))
 }
 
-fn not_written(error: io::Error) -> io::Error {
+fn not_written(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("stdout cannot be written: {error}"))
 }
 

@@ -1,8 +1,8 @@
 //! What all providers share: the manager, the nodes by name, the slots and the tasks; and the run of a root.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use offspring_protocol::{
@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use crate::{
     drive,
     node::{Node, Prompt},
+    recall::Recall,
     slots::{SlotLimits, Slots},
     tasks::Tasks,
 };
@@ -35,6 +36,22 @@ pub struct Delegator {
     slots: Slots,
     tasks: Tasks,
     limits: Arc<SessionLimits>,
+    recalls: Recalls,
+}
+
+/// What roots that are run again take from, while they run.
+type Recalls = Arc<Mutex<HashMap<SessionId, Recall>>>;
+
+/// Ends with the run of a root that is run again: what comes later is run like anything else.
+pub(crate) struct Recalling {
+    recalls: Recalls,
+    root: SessionId,
+}
+
+impl Drop for Recalling {
+    fn drop(&mut self) {
+        self.recalls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.root);
+    }
 }
 
 /// No node has this name.
@@ -69,6 +86,8 @@ pub struct RootOptions {
     pub id: Option<SessionId>,
     /// What it is started with, kept with its row so that it can be started again.
     pub origin: Option<Origin>,
+    /// An older tree of the same root whose results are taken instead of being made again.
+    pub recall: Option<Recall>,
 }
 
 impl Default for RootOptions {
@@ -80,6 +99,7 @@ impl Default for RootOptions {
             metadata: BTreeMap::new(),
             id: None,
             origin: None,
+            recall: None,
         }
     }
 }
@@ -118,7 +138,8 @@ impl Delegator {
     pub fn new(manager: SessionManager, options: DelegatorOptions) -> Self {
         let DelegatorOptions { slots, limits } = options;
         let slots = Slots::new(slots);
-        Self { manager, nodes: Arc::default(), slots, tasks: Tasks::default(), limits: Arc::new(limits) }
+        let (nodes, tasks, recalls) = (Arc::default(), Tasks::default(), Recalls::default());
+        Self { manager, nodes, slots, tasks, limits: Arc::new(limits), recalls }
     }
 
     /// A delegator outside a pool: nothing is stored (rule L8; RFC-0028, two-tier persistence).
@@ -200,7 +221,19 @@ impl Delegator {
             ..NewRoot::new(node.name().clone(), node.agent_type())
         };
         let root = self.manager.create_root(new).await?;
-        Ok(drive::root(self.clone(), root, node, prompt))
+        let recalling = options.recall.map(|recall| self.recall(root.session().id.clone(), recall));
+        Ok(drive::root(self.clone(), root, node, prompt, recalling))
+    }
+
+    fn recall(&self, root: SessionId, recall: Recall) -> Recalling {
+        recall.begin(&root);
+        self.recalls.lock().unwrap_or_else(PoisonError::into_inner).insert(root.clone(), recall);
+        Recalling { recalls: Arc::clone(&self.recalls), root }
+    }
+
+    /// What this tree takes its results from, if it is run again.
+    pub(crate) fn recall_of(&self, root: &SessionId) -> Option<Recall> {
+        self.recalls.lock().unwrap_or_else(PoisonError::into_inner).get(root).cloned()
     }
 
     /// A new prompt to a root that is at rest: a new run of the same session (rule L12). Of a child it is a
@@ -210,7 +243,7 @@ impl Delegator {
     /// [`Refused`]: unknown, running, or owned by another process.
     pub async fn prompt_root(&self, id: &SessionId, node: Node, prompt: Prompt) -> Result<RootRun, Refused> {
         let root = self.manager.resume_root(id).await?;
-        Ok(drive::root(self.clone(), root, node, prompt))
+        Ok(drive::root(self.clone(), root, node, prompt, None))
     }
 
     /// A follow-up to a child that is at rest: a new run of the same session, no second spawn (rule L12).

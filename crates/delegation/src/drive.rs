@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    delegator::{Delegator, RootResult, RootRun},
+    delegator::{Delegator, Recalling, RootResult, RootRun},
     node::{Node, OnExit, Prompt},
     slots::Slot,
     team,
@@ -86,11 +86,21 @@ impl Token {
 }
 
 /// Starts the run of a root; it ends when its whole tree is at rest (L19).
-pub(crate) fn root(delegator: Delegator, root: RootSession, node: Node, prompt: Prompt) -> RootRun {
+pub(crate) fn root(
+    delegator: Delegator,
+    root: RootSession,
+    node: Node,
+    prompt: Prompt,
+    recalling: Option<Recalling>,
+) -> RootRun {
     let session = Arc::clone(root.session());
     let run = root.run_id().clone();
     let driven = Driven::start(delegator, Token::Root(root), node, prompt);
-    let result = tokio::spawn(async move { RootResult::from(finished(driven).await) });
+    let result = tokio::spawn(async move {
+        let result = finished(driven).await;
+        drop(recalling);
+        RootResult::from(result)
+    });
     RootRun { session, run, result }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     delegator::Delegator,
     drive::{self, Driven},
     node::{Node, Prompt, Team, TeamRun},
+    recall::TAKEN_FROM,
     tasks::Task,
 };
 
@@ -101,12 +102,24 @@ async fn start(
     new.task = how.task.as_ref().map(|task| task.key().clone());
     new.cwd.clone_from(&how.cwd);
     new.metadata.clone_from(&how.metadata);
+    // Nobody's word but ours.
+    new.metadata.remove(TAKEN_FROM);
     if let Node::Agent(agent) = node {
         new.model = agent.model().map(str::to_owned);
         new.limits = agent.limits();
     }
+    let recall = delegator.recall_of(&caller.session().root);
+    let claim = recall.and_then(|recall| recall.claim(caller, node, how.cwd.as_deref(), &prompt));
+    let mut node = node.clone();
+    if let Some((claim, stored)) = claim.as_ref().and_then(|claim| Some((claim, claim.result()?))) {
+        new.metadata.insert(TAKEN_FROM.to_owned(), stored.session.to_string());
+        node = claim.taken(stored);
+    }
     let child = caller.create_child(new).await?;
-    let driven = drive::child(delegator.clone(), child, node.clone(), prompt);
+    if let Some(claim) = claim {
+        claim.keep(&child.session().id);
+    }
+    let driven = drive::child(delegator.clone(), child, node, prompt);
     if let Some(task) = &how.task {
         task.made(driven.session.id.clone());
     }

@@ -32,7 +32,7 @@ use offspring_protocol::{NodeName, PoolId, SessionLimits};
 #[cfg(feature = "schema")]
 pub use self::keys::{KeyReference, keys, schema};
 pub use self::{
-    limits::Limits,
+    limits::{LimitInForce, Limits, session_limits},
     located::Located,
     problem::{ManifestError, Place, Problem},
     settings::NodeSettings,
@@ -53,6 +53,7 @@ pub struct Manifest {
     teams: Vec<TeamEntry>,
     workers: Vec<WorkerEntry>,
     limits: Limits,
+    given_limits: Vec<String>,
     storage: Option<Storage>,
 }
 
@@ -290,6 +291,14 @@ impl Manifest {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// The same one by one, each with whether the manifest says it.
+    pub fn limits_in_force(&self) -> impl Iterator<Item = LimitInForce> {
+        self.limits.values().into_iter().map(|(key, value)| {
+            let is_given = self.given_limits.iter().any(|given| given == key);
+            LimitInForce { key, value, is_given }
+        })
     }
 
     /// Where the pool wants its sessions kept, when it says so.

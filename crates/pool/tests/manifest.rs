@@ -116,6 +116,20 @@ fn l5_limits_that_are_left_out_have_their_defaults() {
 }
 
 #[test]
+fn a_limit_in_force_says_whether_the_manifest_gives_it() {
+    let text = "agents: {a: {type: x}}\nlimits: {max_depth: 10, max_wall_ms: 5, max_queued: ~}";
+    let manifest = Manifest::from_str(text, Path::new("pool.yaml")).unwrap();
+    let given: Vec<_> = manifest
+        .limits_in_force()
+        .filter(|limit| limit.is_given)
+        .map(|limit| (limit.key, limit.value))
+        .collect();
+    assert_eq!(given, [("max_depth", Some(10)), ("max_wall_ms", Some(5))]);
+    let all: Vec<_> = manifest.limits_in_force().map(|limit| (limit.key, limit.value)).collect();
+    assert_eq!(all, manifest.limits().values());
+}
+
+#[test]
 fn l17_an_agent_narrows_the_limits_of_its_pool_and_never_widens_them() {
     let manifest = read(WHOLE);
     let limits = &manifest.agent("coordinator").unwrap().limits;

@@ -4,7 +4,7 @@
 
 use std::{env, fs};
 
-use offspring_pool::manifest::{KeyReference, Limits, Manifest, keys, schema};
+use offspring_pool::manifest::{KeyReference, Limits, Manifest, keys, schema, session_limits};
 use serde_json::{Value, json};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/manifest.schema.json");
@@ -122,4 +122,22 @@ fn a_node_type_adds_its_keys_to_the_schema_and_the_reference() {
     let keys = keys(&types);
     let repeat = key(&keys, "agents.NAME(type: echo).repeat");
     assert_eq!((repeat.takes.as_str(), repeat.default.as_deref()), ("whole number from 1", Some("1")));
+}
+
+#[test]
+fn every_limit_of_the_schema_has_a_value_and_no_other() {
+    let keys = keys(&[]);
+    let below = |prefix: &str| -> Vec<&str> {
+        let mut found: Vec<&str> = keys.iter().filter_map(|key| key.path.strip_prefix(prefix)).collect();
+        found.sort_unstable();
+        found
+    };
+    let names = |values: Vec<(&'static str, Option<u64>)>| -> Vec<&str> {
+        let mut names: Vec<&str> = values.into_iter().map(|(key, _)| key).collect();
+        names.sort_unstable();
+        names
+    };
+    let limits = Limits::default();
+    assert_eq!(names(limits.values()), below("limits."));
+    assert_eq!(names(session_limits(&limits.session)), below("agents.NAME.limits."));
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 
 /// What [`Environment::small_set`] copies, next to every `LC_*`.
-const SMALL_SET: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"];
+pub const SMALL_SET: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"];
 
 /// The environment of a child: exactly what is listed here, nothing inherited by accident (W10).
 ///

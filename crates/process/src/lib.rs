@@ -76,7 +76,7 @@ mod stderr;
 mod stdin;
 mod supervisor;
 
-pub use environment::Environment;
+pub use environment::{Environment, SMALL_SET};
 pub use identity::{IdentityError, Leftovers, ProcessIdentity, sweep};
 pub use ladder::Ladder;
 pub use marker::{MARKER_VARIABLE, MarkerError, RunMarker};

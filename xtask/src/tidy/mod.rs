@@ -6,6 +6,7 @@ mod arrows;
 mod crate_heads;
 mod doc_blocks;
 mod machine_paths;
+pub(crate) mod reference;
 mod rule_tests;
 mod source_text;
 mod sources;
@@ -42,6 +43,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Result<()
     }
     problems.extend(crate_heads::check(&texts));
     problems.extend(doc_blocks::check(&texts));
+    problems.extend(reference::check(workspace, &files).unwrap_or_else(|error| vec![format!("{error:#}")]));
     if !arguments.without_rules {
         // A test that does not compile hides no other problem.
         problems.extend(rule_tests::check(workspace).unwrap_or_else(|error| vec![format!("{error:#}")]));

@@ -43,6 +43,12 @@ pub(super) fn manifest(text: &str, source: &Arc<Source>, problems: &mut Vec<Prob
     // Taken out only now, since the file's reader has to see that the key is there.
     let (agents, limits) = (take(&mut root, "agents"), file.as_ref().map(|file| &file.limits));
     let limits = limits.map_or_else(Limits::default, |limits| pool_limits(limits, problems));
+    let given_limits = root.entry("limits").map(|(_, yaml)| yaml.entries()).unwrap_or_default();
+    let given_limits = given_limits
+        .iter()
+        .filter(|(_, value)| !matches!(value.value, Value::Null))
+        .map(|(key, _)| key.text.clone())
+        .collect();
     if let Some(Yaml { place, value: Value::Table(_) | Value::Null, .. }) = &agents
         && nodes.agents.is_empty()
     {
@@ -68,6 +74,7 @@ pub(super) fn manifest(text: &str, source: &Arc<Source>, problems: &mut Vec<Prob
         teams,
         workers,
         limits,
+        given_limits,
         storage,
     })
 }

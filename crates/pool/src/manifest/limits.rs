@@ -33,3 +33,43 @@ impl Default for Limits {
         }
     }
 }
+
+/// A limit under `limits:` as it is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitInForce {
+    /// Its key.
+    pub key: &'static str,
+    /// Its value, in the unit that its key names; `None` is no bound.
+    pub value: Option<u64>,
+    /// Whether the manifest says it; else it is the default.
+    pub is_given: bool,
+}
+
+impl Limits {
+    /// Every limit by its key, those that an agent can narrow first.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, Option<u64>)> {
+        // Taken apart whole, so that a new limit cannot be forgotten here.
+        let Self { session, max_active, max_queued, max_prompt_bytes, max_output_bytes } = self;
+        let mut values = session_limits(session);
+        values.extend([
+            ("max_active", Some(u64::from(*max_active))),
+            ("max_queued", Some(u64::from(*max_queued))),
+            ("max_prompt_bytes", Some(*max_prompt_bytes)),
+            ("max_output_bytes", Some(*max_output_bytes)),
+        ]);
+        values
+    }
+}
+
+/// The limits that an agent can narrow, by their keys.
+#[must_use]
+pub fn session_limits(limits: &SessionLimits) -> Vec<(&'static str, Option<u64>)> {
+    let SessionLimits { max_depth, max_descendants, max_live_children, max_wall_ms } = limits;
+    vec![
+        ("max_depth", max_depth.map(u64::from)),
+        ("max_descendants", max_descendants.map(u64::from)),
+        ("max_live_children", max_live_children.map(u64::from)),
+        ("max_wall_ms", *max_wall_ms),
+    ]
+}

@@ -1,0 +1,38 @@
+//! The variables of the environment that the program reads: the only place where they are named, and what the
+//! reference is printed from.
+
+pub(crate) use offspring_agents::command::variables::{DB, SESSION, SOCKET, TOKEN};
+
+/// What the crates have to say, on stderr.
+pub(crate) const LOG: &str = "OFFSPRING_LOG";
+/// Where the user's state is kept.
+pub(crate) const STATE_HOME: &str = "XDG_STATE_HOME";
+/// The user's directory.
+pub(crate) const HOME: &str = "HOME";
+/// Where programs are found.
+pub(crate) const PATH: &str = "PATH";
+/// What kind of terminal it is.
+pub(crate) const TERM: &str = "TERM";
+
+/// Each variable and what it does.
+pub(crate) const TABLE: &[(&str, &str)] = &[
+    (DB, "the store, when `--db` does not name one: a SQLite file, or `memory:` for none"),
+    (LOG, "what the program says about its work, on stderr: `error`, `warn`, `info`, `debug` or `trace`"),
+    (
+        SESSION,
+        "the session this is called in: `run` refuses to start another tree inside one without `--new-root`",
+    ),
+    (SOCKET, "the private endpoint of the pool, for `offspring task`"),
+    (TOKEN, "the right to delegate in the name of this run, for `offspring task`"),
+    (STATE_HOME, "sessions are kept in `offspring/sessions.db` below it; default: `~/.local/state`"),
+    (HOME, "the user's directory, where `XDG_STATE_HOME` is not set"),
+    ("XDG_RUNTIME_DIR", "where a pool that runs has its private directory (socket, scratch files)"),
+    ("TMPDIR", "the same, where `XDG_RUNTIME_DIR` is not set; default: `/tmp`"),
+    (PATH, "where `git` and the programs of agents without a `/` are found, unless an agent has its own"),
+    (TERM, "with `dumb` nothing is redrawn in place"),
+    (
+        "GIT_*",
+        "not passed on to the `git` that is asked for the project, but for `GIT_CONFIG*` and `GIT_CEILING*`",
+    ),
+    ("TZ", "the time zone in which times are shown"),
+];
