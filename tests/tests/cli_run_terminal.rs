@@ -1,8 +1,7 @@
 //! `offspring run` on a terminal: the live tree, and that nothing of an agent steers it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-use offspring_tests::{World, processes::SignalName as Signal, terminal::Terminal, until};
-use std::time::Duration;
+use offspring_tests::{World, processes::SignalName as Signal, terminal::Terminal};
 
 const POOL: &str = r#"
 entry: top
@@ -41,13 +40,14 @@ fn text(shown: &str) -> String {
 #[test]
 fn the_live_tree_has_a_line_per_session_fits_the_window_and_is_there_once_more_at_the_end() {
     let world = world();
-    let terminal = Terminal::start(world.run_command("top", "x", &[]), 7, 60);
-    until("the folded tree", Duration::from_secs(20), || {
-        let shown = text(&terminal.shown());
-        (shown.contains("▶ top running ") && shown.contains("at work") && shown.contains("… and 5 more"))
+    let terminal = Terminal::start(&world.run_command("top", "x", &[]), 7, 60);
+    terminal.until_screen("the folded tree", |rows| {
+        let shown = rows.join("\n");
+        ["▶ top running ", "at work", "├─ ▶ leaf running ", "… and 5 more"]
+            .iter()
+            .all(|part| shown.contains(part))
             .then_some(())
     });
-    assert!(text(&terminal.shown()).contains("├─ ▶ leaf running "), "{}", terminal.shown());
     world.write("pool/gate", "");
     let (code, shown) = terminal.finish();
     assert_eq!(code, Some(0));
@@ -61,7 +61,7 @@ fn the_live_tree_has_a_line_per_session_fits_the_window_and_is_there_once_more_a
 fn w11_no_sequence_of_an_agent_reaches_the_terminal() {
     let world = world();
     for more in [&[][..], &["--json"]] {
-        let (code, shown) = Terminal::start(world.run_command("evil", "x", more), 24, 100).finish();
+        let (code, shown) = Terminal::start(&world.run_command("evil", "x", more), 24, 100).finish();
         assert_eq!(code, Some(0), "{shown}");
         let shown = text(&shown);
         assert!(!shown.contains(['\u{7}', '\u{9b}']), "{shown:?}");
@@ -70,7 +70,7 @@ fn w11_no_sequence_of_an_agent_reaches_the_terminal() {
         }
     }
     for command in ["show", "watch", "tree", "ls"] {
-        let (code, shown) = Terminal::start(world.command(&[command]), 24, 100).finish();
+        let (code, shown) = Terminal::start(&world.command(&[command]), 24, 100).finish();
         assert_eq!(code, Some(0));
         assert!(!shown.contains(['\u{7}', '\u{9b}', '\u{1b}']), "{command}: {shown:?}");
     }
@@ -79,8 +79,8 @@ fn w11_no_sequence_of_an_agent_reaches_the_terminal() {
 #[test]
 fn ctrl_c_leaves_the_terminal_as_it_was_and_says_what_happens() {
     let world = world();
-    let terminal = Terminal::start(world.run_command("top", "x", &[]), 24, 80);
-    until("the tree", Duration::from_secs(20), || text(&terminal.shown()).contains("at work").then_some(()));
+    let terminal = Terminal::start(&world.run_command("top", "x", &[]), 24, 80);
+    terminal.until_text("at work");
     terminal.send(Signal::INT);
     let (code, shown) = terminal.finish();
     assert_eq!(code, Some(130));
