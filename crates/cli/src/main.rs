@@ -74,6 +74,7 @@ fn main() -> ExitCode {
 
 async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { db, command } = arguments;
+    signals::survive_limit_of_file_size();
     match command {
         Command::Run(run) => run::run(db, run).await,
         Command::Ls(ls) => ls::ls(db, &ls).await,

@@ -57,6 +57,15 @@ impl Signals {
     }
 }
 
+/// Has a write beyond the largest size of a file (`ulimit -f`) fail instead of ending the program: the store
+/// says then that it cannot grow. Programs we start are not concerned: a handler does not outlive an exec.
+pub(crate) fn survive_limit_of_file_size() {
+    let number = rustix::process::Signal::XFSZ.as_raw();
+    if let Err(error) = signal(SignalKind::from_raw(number)) {
+        tracing::warn!(%error, "a write beyond the largest size of a file will end the program");
+    }
+}
+
 /// Signals that are heard whatever the program itself is waiting for: a reader of stdout that has stopped
 /// reading must not make it deaf.
 pub(crate) struct Watched {

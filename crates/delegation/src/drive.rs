@@ -197,15 +197,18 @@ async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -
         }
     }
     if let Some(error) = end.store_failure().filter(|_| stop.is_cancelled() && !end.is_cancelled()) {
-        // Asked to stop by a failing store and not by anybody: no answer of a tree that was not stored, and no
-        // word of a cancel.
-        let stopped = match &worked {
-            Ok(_) => session.root == session.id,
-            Err(error) => error.interrupted && error.code == "cancelled",
+        // Asked to stop by a failing store and not by anybody: no success of a tree that was not stored, and no
+        // word of a cancel. What there is of an answer is given all the same.
+        let stopped = match &mut worked {
+            Ok(answer) if session.root == session.id => Some(std::mem::take(&mut answer.text)),
+            Err(error) if error.interrupted && error.code == "cancelled" => {
+                Some(std::mem::take(&mut error.partial))
+            }
+            _ => None,
         };
-        if stopped {
+        if let Some(partial) = stopped {
             let message = format!("the store failed while the run was going on: {error}");
-            worked = Err(RunError::interrupted("store", message));
+            worked = Err(RunError::interrupted("store", message).with_partial(partial));
         }
     }
     let ended = end.finish_as(&worked).await;

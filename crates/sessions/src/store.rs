@@ -315,11 +315,15 @@ pub enum StoreError {
     /// An id that cannot be stored (rule T1).
     #[error(transparent)]
     BadId(#[from] BadId),
-    /// No room on the disk.
-    #[error("no room left for the store {store}; nothing of this write was kept")]
+    /// It cannot grow: the disk is full, or the system refuses to write more. What was committed stays.
+    #[error("no room for the store {store}, nothing of this write was kept: {}", no_room(*.free_bytes, .detail))]
     Full {
         /// Which store.
         store: String,
+        /// Free on its file system, in bytes; `None` where that is not known.
+        free_bytes: Option<u64>,
+        /// What the system or the database said.
+        detail: String,
     },
     /// Its place cannot hold a store.
     #[error("the store {store} cannot be used: {detail}")]
@@ -332,6 +336,35 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+/// Bytes below which a file system counts as full: less than a commit takes.
+const NEXT_TO_NOTHING: u64 = 8 << 20;
+
+/// A full disk explains itself; a write that is refused while there is room does not.
+fn no_room(free_bytes: Option<u64>, detail: &str) -> String {
+    match free_bytes {
+        Some(free) if free < NEXT_TO_NOTHING => format!("{} free on its file system", bytes(free)),
+        Some(free) => format!(
+            "{} are free on its file system and a write was refused all the same ({detail}): a limit on the size of \
+             files (`ulimit -f`), a quota, or a fault of the disk",
+            bytes(free)
+        ),
+        None => detail.to_owned(),
+    }
+}
+
+/// `812 B`, `4.0 KiB`, `1.5 GiB`.
+fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let above = units.iter().zip(1_u32..).take_while(|(_, power)| count >> (10 * power) > 0).last();
+    match above {
+        None => format!("{count} B"),
+        Some((unit, power)) => {
+            let tenths = (u128::from(count) * 10) >> (10 * power);
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+    }
 }
 
 /// One place where sessions are kept.

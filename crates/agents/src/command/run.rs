@@ -1,6 +1,10 @@
 //! One run of a command.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use offspring_delegation::Prompt;
 use offspring_process::{Environment, Exit, ExitKind, Ladder, Process, ProcessSpec, Stdin, StdinPipe, spawn};
@@ -50,16 +54,20 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
     }
 
     let input = feed(process.take_stdin(), &agent, &prompt);
-    let output = read(process.take_stdout(), &agent, &cx);
+    let heard = Heard::new(&agent);
+    let output = heard.read(process.take_stdout(), &cx);
     let said = Said::default();
     let lines = said.lines(&process, &agent, &cx);
     let work = async {
         let ((), output, exit) = tokio::join!(input, output, process.wait());
-        output.map(|output| (output, exit))
+        output.map(|()| exit)
     };
     tokio::pin!(work);
-    let (output, exit) = tokio::select! {
-        done = &mut work => done?,
+    // Whatever there is of an answer is given, also when the store takes nothing more.
+    let broken = |error: StoreError| RunError::from(error).with_partial(heard.take().0);
+    let exit = tokio::select! {
+        // First: a store that takes nothing more asks to stop too, and the program gets its grace then.
+        biased;
         () = stop.cancelled() => {
             let stopping = process.stop(Ladder::terminate().terminate_within(agent.stop_grace));
             tokio::pin!(stopping);
@@ -71,15 +79,19 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
                     stopping.await;
                 }
             }
-            return Err(RunError::interrupted("cancelled", "cancelled"));
+            // Nobody asks for the answer of what was cancelled.
+            let partial = if cx.is_cancelled() { String::new() } else { heard.take().0 };
+            return Err(RunError::interrupted("cancelled", "cancelled").with_partial(partial));
         }
+        done = &mut work => done.map_err(broken)?,
         // Ends only with an error of the store.
-        failed = lines => return Err(failed.into()),
+        failed = lines => return Err(broken(failed)),
     };
     // The last line is shown, however soon after another it came.
-    said.show(exit.stderr_tail.last_line(), &agent, &cx).await?;
-    cx.left_out(output.left_out());
-    let mut answer = outcome(&agent, output, &exit)?;
+    said.show(exit.stderr_tail.last_line(), &agent, &cx).await.map_err(broken)?;
+    let (text, left_out) = heard.take();
+    cx.left_out(left_out);
+    let mut answer = outcome(&agent, text, &exit)?;
     answer.message = cx.streamed(answer.text.len()).await?;
     Ok(answer)
 }
@@ -159,41 +171,95 @@ async fn feed(stdin: Option<StdinPipe>, agent: &Command, prompt: &Prompt) {
     }
 }
 
-/// Reads stdout to its end and streams what is kept of it.
-async fn read(stdout: Option<ChildStdout>, agent: &Command, cx: &RunContext) -> Result<Rest, StoreError> {
-    let limit = usize::try_from(agent.max_output_bytes).unwrap_or(usize::MAX);
-    let mut output = Output::new(limit, &agent.withheld);
-    if let Some(mut stdout) = stdout {
-        let mut buffer = vec![0; BLOCK_BYTES];
-        loop {
-            let read = match stdout.read(&mut buffer).await {
-                Ok(0) => break,
-                Ok(read) => read,
-                Err(error) => {
-                    tracing::warn!(%error, "the output of a program cannot be read");
-                    break;
-                }
-            };
-            show(output.push(&buffer[..read]), cx).await?;
-        }
-    }
-    let mut rest = output.finish();
-    while let Some(piece) = rest.next() {
-        show(&piece, cx).await?;
-    }
-    Ok(rest)
+/// What the program printed on stdout so far.
+struct Heard(Mutex<Stage>);
+
+enum Stage {
+    Growing(Output),
+    Ended(Rest),
+    Taken,
 }
 
-async fn show(text: &str, cx: &RunContext) -> Result<(), StoreError> {
+impl Heard {
+    fn new(agent: &Command) -> Self {
+        let limit = usize::try_from(agent.max_output_bytes).unwrap_or(usize::MAX);
+        Self(Mutex::new(Stage::Growing(Output::new(limit, &agent.withheld))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads stdout to its end and streams what is kept of it.
+    async fn read(&self, stdout: Option<ChildStdout>, cx: &RunContext) -> Result<(), StoreError> {
+        if let Some(mut stdout) = stdout {
+            let mut buffer = vec![0; BLOCK_BYTES];
+            loop {
+                let read = match stdout.read(&mut buffer).await {
+                    Ok(0) => break,
+                    Ok(read) => read,
+                    Err(error) => {
+                        tracing::warn!(%error, "the output of a program cannot be read");
+                        break;
+                    }
+                };
+                let new = self.push(&buffer[..read]);
+                show(new, cx).await?;
+            }
+        }
+        self.end();
+        while let Some(piece) = self.next() {
+            show(piece, cx).await?;
+        }
+        Ok(())
+    }
+
+    fn push(&self, bytes: &[u8]) -> String {
+        match &mut *self.lock() {
+            Stage::Growing(output) => output.push(bytes).to_owned(),
+            Stage::Ended(_) | Stage::Taken => String::new(),
+        }
+    }
+
+    fn end(&self) {
+        let mut stage = self.lock();
+        *stage = match std::mem::replace(&mut *stage, Stage::Taken) {
+            Stage::Growing(output) => Stage::Ended(output.finish()),
+            other => other,
+        };
+    }
+
+    fn next(&self) -> Option<String> {
+        match &mut *self.lock() {
+            Stage::Ended(rest) => rest.next(),
+            Stage::Growing(_) | Stage::Taken => None,
+        }
+    }
+
+    /// All that is kept, and how many bytes are not; once.
+    fn take(&self) -> (String, u64) {
+        self.end();
+        while self.next().is_some() {}
+        match std::mem::replace(&mut *self.lock(), Stage::Taken) {
+            Stage::Ended(rest) => {
+                let left_out = rest.left_out();
+                (rest.into_text(), left_out)
+            }
+            Stage::Growing(_) | Stage::Taken => (String::new(), 0),
+        }
+    }
+}
+
+async fn show(text: String, cx: &RunContext) -> Result<(), StoreError> {
     if text.is_empty() {
         return Ok(());
     }
-    cx.emit(Event::TextDelta(TextDelta { text: text.to_owned() })).await
+    cx.emit(Event::TextDelta(TextDelta { text })).await
 }
 
 /// What the program said on stderr, the last line at a time.
 #[derive(Default)]
-struct Said(std::sync::Mutex<String>);
+struct Said(Mutex<String>);
 
 impl Said {
     /// Shows lines as they come, not every one. Never ends but with an error.
@@ -212,7 +278,7 @@ impl Said {
 
     async fn show(&self, line: String, agent: &Command, cx: &RunContext) -> Result<(), StoreError> {
         {
-            let mut last = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if line.is_empty() || *last == line {
                 return Ok(());
             }
@@ -226,11 +292,10 @@ impl Said {
     }
 }
 
-fn outcome(agent: &Command, output: Rest, exit: &Exit) -> Result<Answer, RunError> {
+fn outcome(agent: &Command, text: String, exit: &Exit) -> Result<Answer, RunError> {
     if !exit.survivors.is_empty() {
         tracing::warn!(agent = %agent.name, pids = ?exit.survivors, "processes of a run could not be ended");
     }
-    let text = output.into_text();
     let last = agent.withheld.line(&exit.stderr_tail.last_line());
     let said = if last.is_empty() { String::new() } else { format!(": {last}") };
     match exit.status {

@@ -130,7 +130,9 @@ async fn l13_a_sweep_whose_write_fails_is_made_up_for_by_the_next() {
     let crash = crashed(&doomed(&inner)).await;
     let store = Arc::new(Watched::new(Arc::clone(&inner)));
     let manager = SessionManager::new(Arc::clone(&store) as _, ManagerOptions::default());
-    store.fail(|_| Some(StoreError::Full { store: "here".to_owned() }));
+    store.fail(|_| {
+        Some(StoreError::Full { store: "here".to_owned(), free_bytes: Some(0), detail: String::new() })
+    });
     assert!(matches!(manager.recover().await, Err(StoreError::Full { .. })));
     store.heal();
     swept(&manager, &crash.ids).await;
@@ -191,11 +193,11 @@ async fn l13_a_store_that_fails_stops_the_tree_and_the_tree_can_be_resumed_when_
     let child = child_of(&root, "a").await;
     child.context.record_process("settled".to_owned()).await.unwrap();
     world.store.fail(|batch| {
-        batch
-            .writes
-            .iter()
-            .any(|write| matches!(write, Write::Append(_)))
-            .then(|| StoreError::Full { store: "here".to_owned() })
+        batch.writes.iter().any(|write| matches!(write, Write::Append(_))).then(|| StoreError::Full {
+            store: "here".to_owned(),
+            free_bytes: Some(0),
+            detail: String::new(),
+        })
     });
     child.context.emit(text("lost")).await.unwrap();
     child.context.stop_requested().cancelled().await;
@@ -260,7 +262,11 @@ async fn l16_what_was_queued_behind_a_failed_write_leaves_no_hole_in_the_log() {
     let refused = std::sync::atomic::AtomicBool::new(false);
     world.store.fail(move |_| {
         let first = !refused.swap(true, std::sync::atomic::Ordering::SeqCst);
-        first.then(|| StoreError::Full { store: "here".to_owned() })
+        first.then(|| StoreError::Full {
+            store: "here".to_owned(),
+            free_bytes: Some(0),
+            detail: String::new(),
+        })
     });
     world.store.let_go();
     assert_eq!(root.end.finish(Ok("x".into())).await.unwrap(), Outcome::Completed, "its end is written");

@@ -67,7 +67,7 @@ on_stores! {
         let child = announced(&root, "b").await;
         world.store.fail(|batch| {
             batch.writes.iter().any(|write| matches!(write, Write::Run(run) if run.state == RunState::Running))
-                .then(|| StoreError::Full { store: "here".to_owned() })
+                .then(|| StoreError::Full { store: "here".to_owned(), free_bytes: Some(0), detail: String::new() })
         });
         let run = child.start("x").await.unwrap();
         run.context.stop_requested().cancelled().await;

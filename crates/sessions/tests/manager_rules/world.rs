@@ -225,7 +225,7 @@ impl Watched {
 /// Refuses batches that write a row.
 pub(crate) fn no_rows(batch: &Batch) -> Option<StoreError> {
     let row = batch.writes.iter().any(|write| matches!(write, Write::Session(_)));
-    row.then(|| StoreError::Full { store: "here".to_owned() })
+    row.then(|| StoreError::Full { store: "here".to_owned(), free_bytes: Some(0), detail: String::new() })
 }
 
 impl SessionStore for Watched {

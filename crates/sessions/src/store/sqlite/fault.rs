@@ -81,14 +81,30 @@ impl Place {
 
     /// What the file system said about a file or directory beside or above the store.
     pub(super) fn io(&self, what: &str, path: &Path, error: &std::io::Error) -> StoreError {
-        if matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) {
-            return StoreError::Full { store: self.name() };
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
+            return self.full(error.to_string());
         }
         self.unusable(format!(
             "{what} {} failed: {error}; make its directory writable, or name another file with --db or \
              OFFSPRING_DB",
             path.display()
         ))
+    }
+
+    fn full(&self, detail: String) -> StoreError {
+        StoreError::Full { store: self.name(), free_bytes: self.free_bytes(), detail }
+    }
+
+    /// What its file system still takes from us.
+    fn free_bytes(&self) -> Option<u64> {
+        #[cfg(unix)]
+        {
+            let found = rustix::fs::statvfs(self.path.parent()?).ok()?;
+            Some(found.f_bavail.saturating_mul(found.f_frsize))
+        }
+        #[cfg(not(unix))]
+        None
     }
 
     pub(super) fn fault(&self, fault: Fault) -> StoreError {
@@ -103,7 +119,8 @@ impl Place {
     fn sql(&self, error: &rusqlite::Error) -> StoreError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => self.busy(self.busy_timeout),
-            Some(ErrorCode::DiskFull) => StoreError::Full { store: self.name() },
+            Some(ErrorCode::DiskFull) => self.full(error.to_string()),
+            _ if refuses_to_write(error) => self.full(error.to_string()),
             Some(
                 ErrorCode::DatabaseCorrupt
                 | ErrorCode::NotADatabase
@@ -121,5 +138,65 @@ impl Place {
             // Not from SQLite: a column of another type than we write, an index out of range …
             None => self.corrupt(error.to_string()),
         }
+    }
+}
+
+/// Errors of writing, which mean what "disk full" means: a limit on the size of files, a quota and some file
+/// systems speak in these, the last only when what was written is synced.
+fn refuses_to_write(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi;
+    let rusqlite::Error::SqliteFailure(error, _) = error else { return false };
+    matches!(
+        error.extended_code,
+        ffi::SQLITE_IOERR_WRITE
+            | ffi::SQLITE_IOERR_FSYNC
+            | ffi::SQLITE_IOERR_DIR_FSYNC
+            | ffi::SQLITE_IOERR_TRUNCATE
+            | ffi::SQLITE_IOERR_SHMSIZE
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn every_refusal_to_write_is_a_lack_of_room_and_no_refusal_to_read_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place { path: directory.path().join("x.db"), busy_timeout: Duration::ZERO };
+        let of = |code| place.sql(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        for code in [
+            ffi::SQLITE_FULL,
+            ffi::SQLITE_IOERR_WRITE,
+            ffi::SQLITE_IOERR_FSYNC,
+            ffi::SQLITE_IOERR_DIR_FSYNC,
+            ffi::SQLITE_IOERR_TRUNCATE,
+            ffi::SQLITE_IOERR_SHMSIZE,
+        ] {
+            let StoreError::Full { store, free_bytes, .. } = of(code) else { panic!("{code}: {}", of(code)) };
+            assert!(store.ends_with("x.db") && free_bytes.is_some());
+        }
+        for code in [ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ, ffi::SQLITE_IOERR_LOCK] {
+            assert!(matches!(of(code), StoreError::Unusable { .. }), "{code}: {}", of(code));
+        }
+    }
+
+    #[test]
+    fn a_full_disk_says_so_and_a_refusal_with_room_says_what_it_could_be() {
+        let full = |free_bytes| StoreError::Full {
+            store: "/x.db".to_owned(),
+            free_bytes,
+            detail: "disk I/O error".to_owned(),
+        };
+        let said = full(Some(4_096)).to_string();
+        assert!(
+            said.starts_with("no room for the store /x.db, ")
+                && said.ends_with(": 4.0 KiB free on its file system")
+        );
+        let said = full(Some(3 << 30)).to_string();
+        assert!(said.contains("3.0 GiB are free") && said.contains("(disk I/O error)"), "{said}");
+        assert!(said.contains("ulimit -f"), "{said}");
     }
 }
