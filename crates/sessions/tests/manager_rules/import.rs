@@ -221,7 +221,7 @@ on_stores! {
         let original = picture(&from.manager, &root).await;
         world.store.fail(|batch| {
             let lines = batch.writes.iter().any(|write| matches!(write, Write::Append(_)));
-            lines.then(|| StoreError::Full { store: "here".to_owned() })
+            lines.then(|| StoreError::Full { store: "here".to_owned(), free_bytes: Some(0), detail: String::new() })
         });
         let refused = copied(&world.manager, original.clone()).await;
         assert!(matches!(refused, Err(Refused::Store(StoreError::Full { .. }))), "{refused:?}");
