@@ -91,9 +91,11 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
     said.show(exit.stderr_tail.last_line(), &agent, &cx).await.map_err(broken)?;
     let (text, left_out) = heard.take();
     cx.left_out(left_out);
-    let mut answer = outcome(&agent, text, &exit)?;
-    answer.message = cx.streamed(answer.text.len()).await?;
-    Ok(answer)
+    let answer = outcome(&agent, text, &exit)?;
+    match cx.streamed(answer.text.len()).await {
+        Ok(message) => Ok(Answer { message, ..answer }),
+        Err(error) => Err(RunError::from(error).with_partial(answer.text)),
+    }
 }
 
 fn environment(agent: &Command, open: &Open, cx: &RunContext, scratch: &TempDir, token: &str) -> Environment {
