@@ -9,10 +9,14 @@ use std::{
 use offspring_agents::reap;
 use offspring_sessions::{
     ManagerOptions, MemoryStore, Recovered, SessionManager, SessionStore,
-    store::sqlite::{SqliteOptions, SqliteStore},
+    store::sqlite::{SqliteOptions, SqliteStore, Upgraded},
 };
 
-use crate::{failure::Failure, variables};
+use crate::{
+    failure::Failure,
+    text::{plain, tell},
+    variables,
+};
 
 /// No file.
 const MEMORY: &str = "memory:";
@@ -62,7 +66,14 @@ impl Place {
                 // It waits for others who write.
                 let opening =
                     tokio::task::spawn_blocking(move || SqliteStore::open(path, SqliteOptions::default()));
-                Ok(Arc::new(opening.await.map_err(Failure::new)??))
+                let store = opening.await.map_err(Failure::new)??;
+                if let Some(Upgraded { from, to, copy }) = store.upgraded() {
+                    tell(&format!(
+                        "the store was brought from schema {from} to {to}; as it was it is kept in {}",
+                        plain(&copy.to_string_lossy())
+                    ));
+                }
+                Ok(Arc::new(store))
             }
         }
     }

@@ -282,6 +282,22 @@ pub enum StoreError {
         /// The newest schema we know.
         supported: u32,
     },
+    /// It is of an older version and another program is at work in it, so it cannot be brought to ours now.
+    #[error(
+        "the store {store} is of an older version (schema {found}, this program needs {supported}) and another \
+         program works in it (tree {root}): wait until that has ended, or cancel it with the version that runs it \
+         (offspring cancel {root}), then try again"
+    )]
+    InUse {
+        /// Which store.
+        store: String,
+        /// Its schema.
+        found: u32,
+        /// The newest schema we know.
+        supported: u32,
+        /// The root of a tree that is at work.
+        root: SessionId,
+    },
     /// The id of a new session is in use.
     #[error("the session id {id} is taken by a session of owner {owner}")]
     Taken {

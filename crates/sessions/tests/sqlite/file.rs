@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::join_all;
 use offspring_sessions::store::{
     Durability, OwnerState, SessionQuery, SessionStore, StoreError, Write,
-    sqlite::{SqliteOptions, SqliteStore},
+    sqlite::{SCHEMA_VERSION, SqliteOptions, SqliteStore},
 };
 use rusqlite::Connection;
 
@@ -109,6 +109,21 @@ async fn a_database_of_another_program_is_refused_and_not_touched() {
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .unwrap();
     assert_eq!(tables, 1);
+}
+
+#[tokio::test]
+async fn a_file_that_a_newer_version_took_over_meanwhile_is_written_to_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    let store = open(&path);
+    let planted = Planted::new(&store, "root").await;
+    let newer = Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+    let refused = planted.write(vec![Write::Append(line(&planted.root.id, 1, "x"))]).await;
+    let Err(StoreError::Newer { found, supported, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!((found, supported), (SCHEMA_VERSION + 1, SCHEMA_VERSION));
+    let events: i64 = newer.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
+    assert_eq!(events, 0);
 }
 
 #[tokio::test]

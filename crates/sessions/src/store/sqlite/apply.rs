@@ -59,15 +59,17 @@ pub(super) struct Applier {
 }
 
 impl Applier {
-    /// Called inside each new transaction: forgets what another process may have changed.
-    pub(super) fn begin(&mut self, conn: &Connection) -> Result<(), Fault> {
+    /// Called inside each new transaction: forgets what another process may have changed. Says whether one
+    /// has changed anything.
+    pub(super) fn begin(&mut self, conn: &Connection) -> Result<bool, Fault> {
         let version = conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         let full = self.sessions.len() > CACHED || self.runs.len() > CACHED || self.trees.len() > CACHED;
-        if version != self.data_version || full {
+        let changed = version != self.data_version;
+        if changed || full {
             self.forget();
             self.data_version = version;
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Forgets everything: the transaction was undone.

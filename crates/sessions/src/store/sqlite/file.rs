@@ -15,11 +15,15 @@ use super::{
     owners::{DIRECTORY, open_private, restrict},
     schema,
     turnstile::lock_until,
+    upgrade::{self, Upgraded},
 };
 use crate::store::StoreError;
 
 /// Statements a connection keeps prepared; more than we have.
 const STATEMENTS: usize = 64;
+
+/// Locked by who makes or upgrades the file, in the directory of owners.
+pub(super) const MAKING: &str = ".make";
 
 /// Of every SQLite file.
 const HEADER_BYTES: usize = 100;
@@ -124,7 +128,7 @@ fn make_directory(place: &Place, path: &Path, with_parents: bool) -> Result<(), 
 
 /// Builds a whole store under another name and gives it its own only then: nobody ever sees half of it.
 fn create(place: &Place, owners: &Path, options: &SqliteOptions) -> Result<(), StoreError> {
-    let lock_path = owners.join(".make");
+    let lock_path = owners.join(MAKING);
     let lock = open_private(&lock_path).map_err(|error| place.io("creating", &lock_path, &error))?;
     if !lock_until(place, &lock, Instant::now() + options.busy_timeout)? {
         return Err(place.busy(options.busy_timeout));
@@ -158,15 +162,30 @@ fn create(place: &Place, owners: &Path, options: &SqliteOptions) -> Result<(), S
     fs::rename(&unborn.path, &place.path).map_err(|error| place.io("creating", &place.path, &error))
 }
 
-fn remove_if_there(place: &Place, path: &Path) -> Result<(), StoreError> {
+pub(super) fn remove_if_there(place: &Place, path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(place.io("removing", path, &error)),
         _ => Ok(()),
     }
 }
 
-/// The one connection that writes; migrates the file first.
-pub(super) fn open_writer(place: &Place, options: &SqliteOptions) -> Result<Connection, StoreError> {
+/// A new name in the directory of the store survives a power cut.
+pub(super) fn sync_directory(place: &Place) -> Result<(), StoreError> {
+    let Some(directory) = place.path.parent() else { return Ok(()) };
+    // Elsewhere a directory cannot be opened, and its names are as safe as they get.
+    if cfg!(unix) {
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| place.io("syncing", directory, &error))?;
+    }
+    Ok(())
+}
+
+/// The one connection that writes; brings the file to our version first.
+pub(super) fn open_writer(
+    place: &Place,
+    owners: &Path,
+    options: &SqliteOptions,
+) -> Result<(Connection, Option<Upgraded>), StoreError> {
     let deadline = Instant::now() + options.busy_timeout;
     let mut conn =
         open(place, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| place.fault(error.into()))?;
@@ -187,8 +206,13 @@ pub(super) fn open_writer(place: &Place, options: &SqliteOptions) -> Result<Conn
              OFFSPRING_DB",
         ));
     }
-    schema::migrate(&mut conn, place)?;
-    Ok(conn)
+    let upgraded = match schema::check(&conn, place)? {
+        // Ours, but nothing is in it: there is nothing to lose.
+        0 => schema::migrate(&mut conn, place).map(|()| None)?,
+        schema::VERSION => None,
+        _ => upgrade::upgrade(&mut conn, place, owners)?,
+    };
+    Ok((conn, upgraded))
 }
 
 fn configure_writer(conn: &Connection, options: &SqliteOptions) -> Result<(), Fault> {
@@ -223,7 +247,7 @@ pub(super) fn open_reader(place: &Place) -> Result<Connection, Fault> {
     Ok(conn)
 }
 
-fn open(place: &Place, mode: OpenFlags) -> Result<Connection, rusqlite::Error> {
+pub(super) fn open(place: &Place, mode: OpenFlags) -> Result<Connection, rusqlite::Error> {
     let conn = Connection::open_with_flags(&place.path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(place.busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);

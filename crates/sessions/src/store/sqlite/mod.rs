@@ -9,7 +9,8 @@
 //! | `<db>` | the tables; readable by its user only, like everything below |
 //! | `<db>-wal`, `<db>-shm` | SQLite's log and index; there while the store is open |
 //! | `<db>.owners/<owner>.lock` | locked while that process lives |
-//! | `<db>.owners/.next`, `.turn`, `.make` | who writes next, who writes, who makes the file |
+//! | `<db>.owners/.next`, `.turn`, `.make` | who writes next, who writes, who makes or upgrades the file |
+//! | `<db>.v1-backup` | the store as it was before it was brought from schema 1 to a later one |
 //!
 //! What was deleted is overwritten with zeros, in the file and in the log. The file does not shrink by
 //! itself: freed pages are used again; `VACUUM` gives them back. Network file systems (NFS, SMB and CIFS,
@@ -46,11 +47,14 @@ mod read;
 mod readers;
 mod schema;
 mod turnstile;
+mod upgrade;
 mod writer;
 
 use changes::Changes;
 use fault::{Fault, Place};
 use readers::Readers;
+pub use schema::VERSION as SCHEMA_VERSION;
+pub use upgrade::Upgraded;
 use writer::{Ask, Work, Writer};
 
 /// How a [`SqliteStore`] behaves.
@@ -97,6 +101,7 @@ pub struct SqliteStore {
     owners: PathBuf,
     owner: OwnerId,
     closed: AtomicBool,
+    upgraded: Option<Upgraded>,
     readers: Arc<Readers>,
     changes: Arc<Changes>,
     // Last: what reads and listens goes first.
@@ -106,15 +111,18 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the file; makes it, and the directories above it, where they are missing.
     ///
-    /// Blocks while it migrates or waits for another process that does.
+    /// A store of an older version is brought to ours, after a copy of it was kept beside it
+    /// ([`upgraded`](Self::upgraded)). Blocks while it does that, or waits for another process that does.
     ///
     /// # Errors
     /// [`StoreError::Unusable`] for a place that cannot hold a store, or a file of another program;
     /// [`StoreError::Corrupt`] for a damaged or empty file; [`StoreError::Newer`] for one of a later
-    /// version; [`StoreError::Busy`] when others keep it locked.
+    /// version; [`StoreError::InUse`] for one of an older version in which another program is at work;
+    /// [`StoreError::Full`] when there is no room for the copy; [`StoreError::Busy`] when others keep it locked.
+    /// Then the file is as it was.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
         let (place, owners) = file::prepare(path.as_ref(), &options)?;
-        let conn = file::open_writer(&place, &options)?;
+        let (conn, upgraded) = file::open_writer(&place, &owners, &options)?;
         let owner = crate::ids::owner();
         let lock = owners::OwnerLock::take(&place, &owners, &owner)?;
         let turnstile = turnstile::Turnstile::open(&place, &owners)?;
@@ -130,7 +138,13 @@ impl SqliteStore {
             max_group: options.max_group,
         };
         let writer = Writer::start(work, options.queue)?;
-        Ok(Self { place, owners, owner, closed: AtomicBool::new(false), readers, changes, writer })
+        Ok(Self { place, owners, owner, closed: AtomicBool::new(false), upgraded, readers, changes, writer })
+    }
+
+    /// What opening it did to a store of an older version; for people, who should know of the copy.
+    #[must_use]
+    pub const fn upgraded(&self) -> Option<&Upgraded> {
+        self.upgraded.as_ref()
     }
 
     async fn ask<T>(

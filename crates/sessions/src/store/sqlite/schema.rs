@@ -1,6 +1,6 @@
 //! The schema, its versions, and whether a file is one of ours.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use sha2::{Digest, Sha256};
 
 use super::fault::{Fault, Place};
@@ -15,21 +15,24 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0002_origins", include_str!("../../../migrations/sqlite/0002_origins.sql")),
 ];
 
-/// The newest schema this program knows.
-fn supported() -> u32 {
-    u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
-}
+/// The newest schema this program knows, and the one of every store it has opened.
+#[expect(clippy::cast_possible_truncation, reason = "a handful")]
+pub const VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// Brings a file of ours, or an empty one, to the newest schema.
+/// Makes the tables of an empty file.
 pub(super) fn migrate(conn: &mut Connection, place: &Place) -> Result<(), StoreError> {
-    if check(conn, place)? == supported() {
-        return Ok(());
-    }
-    apply_missing(conn, place).map_err(|fault| place.fault(fault))
+    let made = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Fault::from);
+    made.and_then(|tx| {
+        // Again, now that nobody else can be at it.
+        check(&tx, place)?;
+        apply_missing(&tx, place)?;
+        Ok(tx.commit()?)
+    })
+    .map_err(|fault| place.fault(fault))
 }
 
-/// The file's version; refuses what is not ours, or newer than we are.
-fn check(conn: &Connection, place: &Place) -> Result<u32, StoreError> {
+/// The file's version, 0 when it is empty; refuses what is not ours, or newer than we are.
+pub(super) fn check(conn: &Connection, place: &Place) -> Result<u32, StoreError> {
     let (version, ours) = versions(conn).map_err(|fault| place.fault(fault))?;
     if !ours {
         return Err(place
@@ -37,8 +40,8 @@ fn check(conn: &Connection, place: &Place) -> Result<u32, StoreError> {
     }
     let found =
         u32::try_from(version).map_err(|_| place.corrupt(format!("its schema version is {version}")))?;
-    if found > supported() {
-        return Err(StoreError::Newer { store: place.name(), found, supported: supported() });
+    if found > VERSION {
+        return Err(StoreError::Newer { store: place.name(), found, supported: VERSION });
     }
     Ok(found)
 }
@@ -52,10 +55,9 @@ fn versions(conn: &Connection) -> Result<(i64, bool), Fault> {
     Ok((version, application == APPLICATION_ID || empty))
 }
 
-fn apply_missing(conn: &mut Connection, place: &Place) -> Result<(), Fault> {
-    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Again, now that nobody else can be at it.
-    let present = check(&tx, place)?;
+/// Applies what a file does not have yet, in the caller's transaction.
+pub(super) fn apply_missing(tx: &Transaction<'_>, place: &Place) -> Result<(), Fault> {
+    let present = check(tx, place)?;
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     tx.execute_batch(
         "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL)",
@@ -73,13 +75,26 @@ fn apply_missing(conn: &mut Connection, place: &Place) -> Result<(), Fault> {
             return Err(Fault::Row(format!("migration {name} was applied in another form")));
         }
     }
-    tx.pragma_update(None, "user_version", supported())?;
-    tx.commit()?;
+    tx.pragma_update(None, "user_version", VERSION)?;
     Ok(())
 }
 
 fn sha256(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The tables of the first version, in an empty file.
+#[cfg(test)]
+pub(super) fn make_first_version(conn: &Connection) {
+    let (name, sql) = MIGRATIONS[0];
+    conn.execute_batch(sql).unwrap();
+    conn.execute_batch(
+        "CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL)",
+    )
+    .unwrap();
+    conn.execute("INSERT INTO migrations VALUES (1, ?1, ?2)", (name, sha256(sql))).unwrap();
+    conn.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    conn.pragma_update(None, "user_version", 1).unwrap();
 }
 
 #[cfg(test)]
@@ -95,10 +110,23 @@ mod tests {
         migrate(&mut conn, &place).unwrap();
         migrate(&mut conn, &place).unwrap();
         let applied: i64 = conn.query_row("SELECT count(*) FROM migrations", [], |row| row.get(0)).unwrap();
-        assert_eq!(applied, i64::from(supported()));
-        conn.pragma_update(None, "user_version", supported() + 1).unwrap();
+        assert_eq!(applied, i64::from(VERSION));
+        conn.pragma_update(None, "user_version", VERSION + 1).unwrap();
         let refused = migrate(&mut conn, &place);
-        assert!(matches!(refused, Err(StoreError::Newer { found, .. }) if found == supported() + 1));
+        assert!(matches!(refused, Err(StoreError::Newer { found, .. }) if found == VERSION + 1));
+    }
+
+    /// A file that was migrated is never migrated again by the same number: a change of a released one would
+    /// reach new files and no old one. Add a migration instead, and its sum here.
+    #[test]
+    fn a_released_migration_never_changes() {
+        let released = [
+            ("0001_sessions", "db1445824cd4bb7c81bbd663a7b906425d01bbebb8506be5f836c72b36835e4c"),
+            ("0002_origins", "0ca635dcd2fffd79331eb850f0892ad21ff5c5cb0083d5bd9a127877947ed29e"),
+        ];
+        let found: Vec<(&str, String)> = MIGRATIONS.iter().map(|(name, sql)| (*name, sha256(sql))).collect();
+        let found: Vec<(&str, &str)> = found.iter().map(|(name, sum)| (*name, sum.as_str())).collect();
+        assert_eq!(found, released);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::{
     changes::Changes,
     fault::{Fault, Place},
     owners::OwnerLock,
+    schema,
     turnstile::Turnstile,
 };
 use crate::store::{Batch, Committed, Durability, Fence, StoreError};
@@ -254,7 +255,10 @@ impl Group<'_> {
         // Programs that know nothing of the turnstile may hold the file too.
         self.conn.busy_timeout(deadline.saturating_duration_since(Instant::now()))?;
         self.execute("BEGIN IMMEDIATE")?;
-        self.applier.begin(self.conn)?;
+        if self.applier.begin(self.conn)? {
+            // A newer version may have made the tables its own since we opened them.
+            schema::check(self.conn, self.place).map_err(Fault::Refused)?;
+        }
         let outcomes = jobs.iter().map(|job| self.apply(job)).collect::<Result<_, _>>()?;
         self.applier.finish(self.conn)?;
         self.execute("COMMIT")?;
