@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    cancel::Cancel, check::Check, completions::Completions, init::Init, ls::Ls, man::Man, run::Run,
-    schema::Schema, show::Show, task::Task, tree::Tree, watch::Watch,
+    cancel::Cancel, check::Check, completions::Completions, export::Export, import::Import, init::Init,
+    ls::Ls, man::Man, run::Run, schema::Schema, show::Show, task::Task, tree::Tree, watch::Watch,
 };
 
 /// Run a pool of agents that delegate to each other, and look at the tree of their sessions.
@@ -45,6 +45,10 @@ pub(crate) enum Command {
     Watch(Watch),
     /// Cancel a session and everything below it, from any terminal.
     Cancel(Cancel),
+    /// Write a tree in another form: JSON to import elsewhere, a chart, a graph.
+    Export(Export),
+    /// Read a tree that `export --format json` wrote into this store.
+    Import(Import),
     /// Delegate from inside a run: make a child of the session this is called in.
     Task(Task),
     /// Write a first pool that runs as it is: a manifest with comments, and its scripts.

@@ -8,14 +8,17 @@ mod cancel;
 mod check;
 mod completions;
 mod exit;
+mod export;
 mod failure;
 mod find;
 mod help;
+mod import;
 mod init;
 mod live;
 mod look;
 mod ls;
 mod man;
+mod pages;
 mod reference;
 mod run;
 mod schema;
@@ -82,6 +85,8 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Show(show) => show::show(db, &show).await,
         Command::Watch(watch) => watch::watch(db, &watch).await,
         Command::Cancel(cancel) => cancel::cancel(db, &cancel).await,
+        Command::Export(export) => export::export(db, &export).await,
+        Command::Import(import) => import::import(db, &import).await,
         Command::Task(task) => task::task(task).await,
         Command::Init(init) => init::init(db.as_deref(), &init),
         Command::Check(check) => check::check(db, &check),

@@ -89,7 +89,7 @@ pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<String, serde_json::E
     Ok(if io::stdout().is_terminal() { by_number(&line) } else { line })
 }
 
-fn by_number(json: &str) -> String {
+pub(crate) fn by_number(json: &str) -> String {
     let shown = json.chars().map(|c| match c {
         '\n' => "\n".to_owned(),
         c if plain(c.encode_utf8(&mut [0; 4])) == "\u{fffd}" && c != '\u{fffd}' => {

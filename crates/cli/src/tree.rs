@@ -80,7 +80,7 @@ fn label(record: &SessionRecord, escape: impl Fn(char) -> String) -> String {
     text.chars().map(escape).collect()
 }
 
-fn mermaid(records: &[SessionRecord]) -> String {
+pub(crate) fn mermaid(records: &[SessionRecord]) -> String {
     // Everything but letters and digits by its number: no name can end the label.
     let escape = |c: char| {
         if c.is_alphanumeric() || " :_-".contains(c) { c.to_string() } else { format!("#{};", u32::from(c)) }
@@ -95,7 +95,7 @@ fn mermaid(records: &[SessionRecord]) -> String {
     text
 }
 
-fn dot(records: &[SessionRecord]) -> String {
+pub(crate) fn dot(records: &[SessionRecord]) -> String {
     let escape = |c: char| if c == '"' || c == '\\' { format!("\\{c}") } else { c.to_string() };
     let mut text = String::from("digraph sessions {\n  node [shape=box];\n");
     for (place, record) in records.iter().enumerate() {
