@@ -63,14 +63,14 @@ impl Source {
             None => format!("line {line}"),
         };
         let at_end = offset.zip(self.file.metadata().ok()).is_some_and(|(byte, about)| byte >= about.len());
+        let said = error.to_string();
+        let said = said.split(" at line ").next().unwrap_or_default();
         // A number that is cut off is a bad number.
-        if error.is_eof() || at_end && error.is_syntax() {
+        if error.is_eof() || at_end && said == "invalid number" {
             return Failure::new(format!(
                 "{name} ends in the middle, at {place}: it is not a whole export; nothing was changed"
             ));
         }
-        let said = error.to_string();
-        let said = said.split(" at line ").next().unwrap_or_default();
         Failure::new(format!("{name}, {place}: {}; nothing was changed", in_words(said)))
     }
 
