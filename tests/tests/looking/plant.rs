@@ -79,5 +79,6 @@ pub(crate) fn message(text: &str) -> Event {
     Event::MessageComplete(MessageComplete {
         message_id: MessageId::new("msg_1").unwrap(),
         text: text.to_owned(),
+        streamed_bytes: 0,
     })
 }
