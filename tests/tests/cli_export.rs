@@ -150,7 +150,7 @@ fn w11_a_terminal_gets_no_control_character_and_a_pipe_loses_none() {
     let piped = world.offspring(&["export"]).with(0).stdout;
     assert!(piped.contains('\u{9b}') && piped.contains("\\u001b[31m"), "it is in the data as it came");
     for format in ["json", "mermaid", "dot"] {
-        let terminal = Terminal::start(world.command(&["export", "--format", format]), 40, 300);
+        let terminal = Terminal::start(&world.command(&["export", "--format", format]), 40, 300);
         let (code, shown) = terminal.finish();
         assert_eq!(code, Some(0), "{shown}");
         let steering = |c: &char| c.is_control() && !"\r\n".contains(*c);
