@@ -6,8 +6,12 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     cancel::Cancel, check::Check, completions::Completions, export::Export, import::Import, init::Init,
-    ls::Ls, man::Man, run::Run, schema::Schema, show::Show, task::Task, tree::Tree, watch::Watch,
+    ls::Ls, man::Man, rerun::Rerun, run::Run, schema::Schema, show::Show, task::Task, tree::Tree,
+    watch::Watch,
 };
+
+/// The program's own, as `--version` says it.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Run a pool of agents that delegate to each other, and look at the tree of their sessions.
 #[derive(Debug, Parser)]
@@ -35,6 +39,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a node of a pool and print its answer.
     Run(Run),
+    /// Run a root once more, all of it or only what failed.
+    Rerun(Rerun),
     /// List the roots, newest first.
     Ls(Ls),
     /// Show a tree of sessions.

@@ -25,6 +25,12 @@ impl Failure {
         Self { message: message.to_string(), code: exit::USAGE }
     }
 
+    /// With one more line.
+    pub(crate) fn and(mut self, line: impl Display) -> Self {
+        self.message.push_str(&format!("\n{line}"));
+        self
+    }
+
     /// Says it on stderr.
     pub(crate) fn report(&self) -> ExitCode {
         // Lines stay lines; nothing else that could steer a terminal gets through (W11).

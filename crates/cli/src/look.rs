@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use offspring_delegation::recall::TAKEN_FROM;
 use offspring_protocol::{SessionId, Timestamp};
 use offspring_sessions::{SessionRecord, ids};
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub(crate) struct SessionJson<'a> {
     left_out_bytes: u64,
     /// The root that this root repeats.
     rerun_of: Option<&'a SessionId>,
+    /// The session of an older tree whose result this one has.
+    taken_from: Option<&'a str>,
 }
 
 impl<'a> From<&'a SessionRecord> for SessionJson<'a> {
@@ -64,8 +67,14 @@ impl<'a> From<&'a SessionRecord> for SessionJson<'a> {
             duration_ms: wall(record).map(|wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
             left_out_bytes: run.map_or(0, |run| run.left_out_bytes),
             rerun_of: record.rerun_of.as_ref(),
+            taken_from: taken_from(record),
         }
     }
+}
+
+/// The session of an older tree whose result was taken instead of running.
+pub(crate) fn taken_from(record: &SessionRecord) -> Option<&str> {
+    record.data.metadata.get(TAKEN_FROM).map(String::as_str)
 }
 
 /// How long the last run took, or has taken so far.
@@ -82,6 +91,9 @@ pub(crate) fn line(record: &SessionRecord) -> String {
     if let Some(wall) = wall(record) {
         line.push(' ');
         line.push_str(&duration(wall));
+    }
+    if let Some(from) = taken_from(record) {
+        line.push_str(&format!("  taken from {}", plain(from)));
     }
     if let Some(error) = record.last_run.as_ref().and_then(|run| run.error.as_deref()) {
         let first = error.lines().next().unwrap_or_default();

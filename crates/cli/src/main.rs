@@ -20,6 +20,7 @@ mod ls;
 mod man;
 mod pages;
 mod reference;
+mod rerun;
 mod run;
 mod schema;
 mod show;
@@ -80,6 +81,7 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     signals::survive_limit_of_file_size();
     match command {
         Command::Run(run) => run::run(db, run).await,
+        Command::Rerun(rerun) => rerun::rerun(db, rerun).await,
         Command::Ls(ls) => ls::ls(db, &ls).await,
         Command::Tree(tree) => tree::tree(db, &tree).await,
         Command::Show(show) => show::show(db, &show).await,

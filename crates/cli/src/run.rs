@@ -4,21 +4,23 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use clap::Args;
 use offspring_agents::CommandFactory;
-use offspring_delegation::{Delegator, RootOptions, RootResult, RootRun};
+use offspring_delegation::{Delegator, Recall, RootOptions, RootResult, RootRun};
 use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
 use offspring_process::GuardProgram;
 use offspring_protocol::{NodeName, Origin, Outcome, SessionId, SessionInfo, Timestamp};
-use offspring_sessions::{ManagerOptions, QueueLimits, Scope, SessionManager, ids};
+use offspring_sessions::{ManagerOptions, QueueLimits, Scope, SessionManager, SessionStore, ids};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::{
     GUARD,
+    args::VERSION,
     failure::Failure,
     live::Live,
     signals::{Signals, Watched},
@@ -72,6 +74,16 @@ pub(crate) struct Job {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
     pub(crate) started: Instant,
+    pub(crate) again: Option<Again>,
+}
+
+/// The root that is run again.
+pub(crate) struct Again {
+    pub(crate) of: SessionId,
+    /// The store it is in, open.
+    pub(crate) store: Arc<dyn SessionStore>,
+    /// What is taken from its tree.
+    pub(crate) recall: Option<Recall>,
 }
 
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
@@ -87,7 +99,7 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     check(&manifest, node.as_ref(), &prompt)?;
     let place = Place::choose(db, of_manifest(&manifest))?;
     let Run { json, quiet, .. } = args;
-    carry_out(Job { manifest, node, prompt, dir, place, json, quiet, started }).await
+    carry_out(Job { manifest, node, prompt, dir, place, json, quiet, started, again: None }).await
 }
 
 /// A tree of its own is not started from inside a session by mistake.
@@ -103,10 +115,10 @@ pub(crate) fn refuse_inside(new_root: bool) -> Result<(), Failure> {
 
 /// Runs a root to its end: shows its tree, hears signals, prints its answer and the line at the end.
 pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
-    let Job { manifest, node, prompt, dir, place, json, quiet, started } = job;
+    let Job { manifest, node, prompt, dir, place, json, quiet, started, again } = job;
     let mut signals = Signals::listen()?;
     let pool = tokio::select! {
-        pool = open(&manifest, &place) => pool?,
+        pool = open(&manifest, &place, again.as_ref()) => pool?,
         // Nothing is there yet that would have to be cancelled.
         ending = signals.next() => return Ok(ExitCode::from(ending.exit_code())),
     };
@@ -115,8 +127,14 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     // Subscribed before anything happens.
     let limits = QueueLimits { bytes: HEARD_BYTES, ..QueueLimits::default() };
     let heard = pool.manager().bus().subscribe(Scope::All, limits);
-    let origin = origin(&manifest, node.as_ref(), &prompt, &dir);
-    let options = RootOptions { cwd: Some(dir), origin: Some(origin), ..RootOptions::default() };
+    let (rerun_of, recall) = again.map(|again| (again.of, again.recall)).unzip();
+    let origin = Origin { rerun_of, ..origin(&manifest, node.as_ref(), &prompt, &dir) };
+    let options = RootOptions {
+        cwd: Some(dir),
+        origin: Some(origin),
+        recall: recall.flatten(),
+        ..RootOptions::default()
+    };
     let RootRun { session, result, .. } = tokio::select! {
         begun = pool.run(node.as_ref(), prompt.into(), options) => begun.map_err(|error| match error {
             PromptError::Refused(refused) => Failure::new(refused),
@@ -195,7 +213,7 @@ fn origin(manifest: &Manifest, node: Option<&NodeName>, prompt: &str, dir: &str)
         node: node.unwrap_or(manifest.entry()).clone(),
         prompt: prompt.to_owned(),
         cwd: Some(dir.to_owned()),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        program_version: VERSION.to_owned(),
         rerun_of: None,
     }
 }
@@ -224,7 +242,7 @@ pub(crate) fn check(manifest: &Manifest, node: Option<&NodeName>, prompt: &str) 
     found
 }
 
-async fn open(manifest: &Manifest, place: &Place) -> Result<Pool, Failure> {
+async fn open(manifest: &Manifest, place: &Place, again: Option<&Again>) -> Result<Pool, Failure> {
     let program = std::env::current_exe()?;
     let guard = GuardProgram::new(&program).arg(GUARD);
     let commands = CommandFactory::new(program, Some(guard), place.file().map(Path::to_owned));
@@ -234,7 +252,11 @@ async fn open(manifest: &Manifest, place: &Place) -> Result<Pool, Failure> {
         ))
     })?;
     let registry = Registry::default().with(commands);
-    let opened = Pool::open(manifest, &registry, place.open().await?, ManagerOptions::default()).await;
+    let store = match again {
+        Some(again) => Arc::clone(&again.store),
+        None => place.open().await?,
+    };
+    let opened = Pool::open(manifest, &registry, store, ManagerOptions::default()).await;
     let pool = opened.map_err(|error| match error {
         offspring_pool::OpenError::Manifest(error) => error.into(),
         other => Failure::new(other),
@@ -352,6 +374,16 @@ pub(crate) fn program() -> String {
     }
 }
 
+/// How to call this program on a store.
+pub(crate) fn program_on(place: &Place) -> String {
+    match place.file() {
+        Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => {
+            format!("{} --db {}", program(), shell_word(&file.to_string_lossy()))
+        }
+        _ => program(),
+    }
+}
+
 /// The one line at the end.
 struct Summary {
     outcome: Outcome,
@@ -378,12 +410,6 @@ impl Summary {
             let ends = records.iter().filter_map(|record| record.run_state()?.outcome());
             ends.filter(|outcome| outcomes.contains(outcome)).count()
         };
-        let db = match place.file() {
-            Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => {
-                format!(" --db {}", shell_word(&file.to_string_lossy()))
-            }
-            _ => String::new(),
-        };
         Ok(Self {
             outcome: result.outcome,
             error: result.error.clone(),
@@ -393,7 +419,7 @@ impl Summary {
             cancelled: count(&[Outcome::Cancelled]),
             wall,
             stored: pool.manager().store().info().to_string(),
-            look: place.file().map(|_| format!("{}{db} tree {root}", program())),
+            look: place.file().map(|_| format!("{} tree {root}", program_on(place))),
         })
     }
 

@@ -100,6 +100,7 @@ fn header(record: &SessionRecord, runs: &[RunRecord]) -> String {
     row("parent", data.parent_id.as_ref().map(|id| id.as_str()));
     row("root", Some(data.root_id.as_str()));
     row("rerun of", record.rerun_of.as_ref().map(SessionId::as_str));
+    row("taken", look::taken_from(record).map(|from| format!("from {from}")).as_deref());
     row("depth", Some(&data.depth.to_string()));
     row("type", Some(data.agent_type.as_str()));
     row("delegated", data.source_type.as_ref().map(|source| source.as_str()));

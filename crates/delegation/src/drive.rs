@@ -26,7 +26,7 @@ use crate::{
     team,
 };
 
-/// A long answer of a team is told in pieces of this length.
+/// A long answer is told in pieces of this length.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A run that ends by itself, whoever waits for it or not.
@@ -339,17 +339,23 @@ async fn execute(
             let how = team::How::default();
             let mut answer = team::run(&delegator, &context, &node, prompt, &how).await?.into_answer()?;
             if answer.text.len() > MAX_REPEATED_BYTES {
-                let mut rest = answer.text.as_str();
-                while !rest.is_empty() {
-                    let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
-                    context.emit(Event::TextDelta(TextDelta { text: piece.to_owned() })).await?;
-                    rest = after;
-                }
-                answer.message = context.streamed(answer.text.len()).await?;
+                answer = stream(&context, answer.text).await?;
             }
             Ok(answer)
         }
     }
+}
+
+/// Tells a whole answer in pieces; a long one is not repeated behind them.
+pub(crate) async fn stream(context: &RunContext, text: String) -> Result<Answer, StoreError> {
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
+        context.emit(Event::TextDelta(TextDelta { text: piece.to_owned() })).await?;
+        rest = after;
+    }
+    let message = context.streamed(text.len()).await?;
+    Ok(Answer { text, message })
 }
 
 fn result(

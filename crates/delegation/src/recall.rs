@@ -14,24 +14,23 @@ use std::{
 
 use foldhash::fast::RandomState;
 use futures_util::future::BoxFuture;
-use offspring_protocol::{
-    Event, MessageId, NodeName, Outcome, RunState, SessionId, SourceType, event::TextDelta,
-};
+use offspring_protocol::{Event, MessageId, NodeName, Outcome, RunState, SessionId, SourceType};
 use offspring_sessions::{
     Answer, RunContext, RunError, SessionManager, SessionRecord, StoreError,
     store::{EventQuery, LogRow},
 };
 use sha2::{Digest, Sha256};
 
-use crate::node::{Agent, Node, Prompt};
+use crate::{
+    drive,
+    node::{Agent, Node, Prompt},
+};
 
 /// The note in the row of a session whose result was taken: from which session. Only this crate writes it.
 pub const TAKEN_FROM: &str = "taken_from";
 
 /// Lines of the older log that are read at once.
 const PAGE: usize = 1_024;
-/// A long answer is told in pieces of at most so many bytes.
-const PIECE_BYTES: usize = 16 << 10;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -96,8 +95,18 @@ impl Asked {
 pub(crate) struct Stored {
     /// The session that ran for it.
     pub(crate) session: SessionId,
-    /// The line of the older log that holds it.
-    seq: u64,
+    /// The session of the older tree whose log holds it.
+    told_by: SessionId,
+    lines: Lines,
+}
+
+/// Where an answer stands in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lines {
+    /// The message.
+    message: u64,
+    /// What its run said before, for a message that does not repeat it.
+    after: u64,
 }
 
 #[derive(Debug, Default)]
@@ -192,12 +201,13 @@ impl Table {
             let base = records[parent].data.cwd.as_deref();
             let asked = Asked::new(&data.agent_name, source.clone(), base, data.cwd.as_deref(), prompt);
             table.waiting.entry((Place(parent), asked)).or_default().insert(Place(place));
-            if let (true, Some(seq)) = (whole[place] && is_all_there(record), log.answer) {
+            if let (true, Some(lines)) = (whole[place] && is_all_there(record), log.answer) {
                 // A result that was taken before is its first owner's.
                 let first =
                     data.metadata.get(TAKEN_FROM).and_then(|first| SessionId::new(first.as_str()).ok());
                 let session = first.unwrap_or_else(|| data.id.clone());
-                table.results.insert(Place(place), Stored { session, seq });
+                let stored = Stored { session, told_by: data.id.clone(), lines };
+                table.results.insert(Place(place), stored);
             }
         }
         (table, whole.first().copied().unwrap_or_default())
@@ -253,10 +263,12 @@ impl Drop for Claim {
 struct Logged {
     /// What its first run was asked.
     prompt: Option<PromptSum>,
+    /// Where its last run began.
+    began: u64,
     /// Where each of its messages stands.
     messages: Map<MessageId, u64>,
     /// Where the answer of its last run stands.
-    answer: Option<u64>,
+    answer: Option<Lines>,
 }
 
 impl Logged {
@@ -267,12 +279,14 @@ impl Logged {
         match line.event.parse() {
             Ok(Event::RunStarted(started)) => {
                 self.prompt.get_or_insert_with(|| PromptSum::of(&started.prompt));
+                self.began = line.seq;
             }
             Ok(Event::MessageComplete(message)) => {
                 self.messages.insert(message.message_id, line.seq);
             }
             Ok(Event::StreamComplete(end)) => {
-                self.answer = end.message_id.and_then(|message| self.messages.get(&message).copied());
+                let message = end.message_id.and_then(|message| self.messages.get(&message).copied());
+                self.answer = message.map(|message| Lines { message, after: self.began });
             }
             // What cannot be read was not said: then there is nothing to take.
             _ => {}
@@ -305,36 +319,43 @@ impl Agent for Taken {
 
     fn run(self: Arc<Self>, _: Prompt, cx: RunContext) -> BoxFuture<'static, Result<Answer, RunError>> {
         Box::pin(async move {
-            let text = self.text().await?;
-            for piece in pieces(&text) {
-                cx.emit(Event::TextDelta(TextDelta { text: piece.to_owned() })).await?;
-            }
-            Ok(text.into())
+            let gone = || {
+                let message =
+                    format!("the result of {} was removed from the store meanwhile", self.stored.session);
+                RunError::failed("result_gone", message)
+            };
+            let text = self.text().await?.ok_or_else(gone)?;
+            Ok(drive::stream(&cx, text).await?)
         })
     }
 }
 
 impl Taken {
-    async fn text(&self) -> Result<String, RunError> {
-        let Self { root, stored: Stored { session, seq }, .. } = self;
-        let query = EventQuery { root: root.clone(), session: None, after: seq - 1, limit: 1 };
-        let line = self.manager.events(query).await?.pop().filter(|line| line.seq == *seq);
-        match line.map(|line| line.event.parse()) {
-            Some(Ok(Event::MessageComplete(message))) => Ok(message.text),
-            _ => {
-                let gone = format!("the result of {session} was removed from the store meanwhile");
-                Err(RunError::failed("result_gone", gone))
+    async fn text(&self) -> Result<Option<String>, StoreError> {
+        let Lines { message, after } = self.stored.lines;
+        let line = self.page(message - 1, 1).await?.pop().filter(|line| line.seq == message);
+        let Some(Ok(Event::MessageComplete(found))) = line.map(|line| line.event.parse()) else {
+            return Ok(None);
+        };
+        if found.streamed_bytes == 0 {
+            return Ok(Some(found.text));
+        }
+        let (mut text, mut after) = (String::new(), after);
+        while after < message {
+            let page = self.page(after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for line in page.iter().filter(|line| line.seq < message && !line.late) {
+                if let Ok(Event::TextDelta(delta)) = line.event.parse() {
+                    text.push_str(&delta.text);
+                }
             }
         }
+        Ok((text.len() as u64 == found.streamed_bytes).then_some(text))
     }
-}
 
-/// The text in pieces that end where a character does.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
+    async fn page(&self, after: u64, limit: usize) -> Result<Vec<LogRow>, StoreError> {
+        let (root, session) = (self.root.clone(), Some(self.stored.told_by.clone()));
+        self.manager.events(EventQuery { root, session, after, limit }).await
+    }
 }

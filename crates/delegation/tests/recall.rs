@@ -16,7 +16,9 @@ use offspring_delegation::{
     Delegator, Node, Recall, RootOptions, RootResult, Subagent, TaskError, TaskRequest, recall::TAKEN_FROM,
 };
 use offspring_protocol::{Event, Outcome, RunState, SessionId, SessionLimits};
-use offspring_sessions::{Answer, CancelScope, Refused, RunContext, RunError, SessionRecord};
+use offspring_sessions::{
+    Answer, CancelScope, MAX_REPEATED_BYTES, Refused, RunContext, RunError, SessionRecord,
+};
 use proptest::prelude::*;
 use world::*;
 
@@ -220,39 +222,46 @@ async fn below(world: &World, root: &SessionId) -> Vec<(String, Option<SessionId
 #[tokio::test]
 async fn l1_l10_a_taken_result_is_a_child_like_any_other_that_says_what_was_said_then() {
     let world = World::new();
-    let long = "ä€".repeat(20_000);
     let shop = Shop::default();
-    let node = team("t", vec![shop.leaf("long", 0), shop.leaf("broken", 1)]);
-    let (old, _) = world.run(node.clone(), &long).await;
+    let node = team("t", vec![shop.leaf("a", 0), shop.leaf("broken", 1)]);
+    let (old, _) = world.run(node.clone(), "x").await;
     shop.mend();
-    let (new, result) = again(&world, node, &long, &old).await;
-    assert_eq!(
-        result.answer,
-        format!("### long (completed)\nlong({long})\n### broken (completed)\nbroken({long})\n")
-    );
+    let (new, result) = again(&world, node, "x", &old).await;
+    assert_eq!(result.answer, "### a (completed)\na(x)\n### broken (completed)\nbroken(x)\n");
     let from = world.children(&old).await[0].data.id.clone();
-    let child = world.children(&new).await[0].clone();
-    assert_eq!(child.data.metadata[TAKEN_FROM], from.to_string());
+    let child = world.children(&new).await[0].data.clone();
+    assert_eq!(child.metadata[TAKEN_FROM], from.to_string());
     let log = world.log().await;
-    let spawn = log.spawns().into_iter().find(|spawn| spawn.child_session_id == child.data.id).unwrap();
+    let spawn = log.spawns().into_iter().find(|spawn| spawn.child_session_id == child.id).unwrap();
     assert_eq!(spawn.metadata[TAKEN_FROM], from.to_string(), "whoever follows knows it too");
-    let started = log.starts().into_iter().find(|start| start.session_id == child.data.id).unwrap();
-    assert_eq!(started.prompt, long);
-    let said = |of: &SessionId| {
-        let events = log.events().filter(|(envelope, _)| envelope.session.id == *of && !envelope.late);
-        let mut said = (String::new(), String::new(), Vec::new());
-        for (_, event) in events {
-            match event {
-                Event::TextDelta(delta) => said.0.push_str(&delta.text),
-                Event::MessageComplete(message) => said.1 = message.text,
-                other => said.2.push(other.kind().to_owned()),
-            }
-        }
-        said
-    };
-    let (text, message, other) = said(&child.data.id);
-    assert_eq!((text, &message), (format!("long({long})"), &said(&from).1));
-    assert_eq!(other, ["run_started", "status_changed", "stream_complete", "status_changed"]);
+    let started = log.starts().into_iter().find(|start| start.session_id == child.id).unwrap();
+    assert_eq!(started.prompt, "x");
+    let said: Vec<String> = log
+        .events()
+        .filter(|(envelope, _)| envelope.session.id == child.id && !envelope.late)
+        .map(|(_, event)| match event {
+            Event::TextDelta(delta) => delta.text,
+            Event::MessageComplete(message) => message.text,
+            other => other.kind().to_owned(),
+        })
+        .collect();
+    assert_eq!(said, ["run_started", "status_changed", "a(x)", "a(x)", "stream_complete", "status_changed"]);
+}
+
+#[tokio::test]
+async fn a_long_result_is_taken_whole_whether_its_message_repeats_it_or_not() {
+    let world = World::new();
+    let shop = Shop::default();
+    let prompt = "ä€".repeat(MAX_REPEATED_BYTES / 4);
+    let node = team("t", vec![shop.leaf("a", 0), shop.leaf("b", u8::MAX)]);
+    let (mut root, _) = world.run(node.clone(), &prompt).await;
+    // The first one's message is whole, a taken one's is not.
+    for round in 0..3 {
+        let child = world.children(&root).await[0].data.id.clone();
+        assert_eq!(world.manager.answer(&child).await.unwrap(), Some(format!("a({prompt})")), "{round}");
+        root = again(&world, node.clone(), &prompt, &root).await.0;
+    }
+    assert_eq!(shop.worked(), 1 + 4, "`a` once");
 }
 
 #[tokio::test]

@@ -1,0 +1,214 @@
+//! `offspring rerun`: a root once more, all of it or what did not complete.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Instant,
+};
+
+use clap::Args;
+use offspring_delegation::Recall;
+use offspring_pool::Manifest;
+use offspring_protocol::{Origin, SessionId};
+use offspring_sessions::{SessionManager, store::TreeQuery};
+
+use crate::{
+    args::VERSION,
+    failure::Failure,
+    find,
+    run::{self, Again, Job, program_on},
+    store::{self, Place},
+    text::{plain, tell},
+};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Makes a new root; the old one stays as it is. Without --current or --manifest the manifest's \
+    text is the one that was run then, whatever became of the file.\n\n\
+    Examples:\n  \
+    offspring rerun latest --failed\n  \
+    offspring rerun ses_01 --current\n  \
+    offspring rerun ses_01 --failed --manifest fixed.yaml --dir ../copy"
+)]
+pub(crate) struct Rerun {
+    /// A root: its id, the beginning of its id, or `latest`.
+    pub(crate) session: String,
+    /// Run only what did not complete; what did, with everything below it, gives the result it gave then.
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Take the manifest's file as it is now.
+    #[arg(long)]
+    pub(crate) current: bool,
+    /// Take another manifest.
+    #[arg(long, value_name = "FILE", conflicts_with = "current")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// The directory the agents work in. Default: the one of that time.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Print every event as a line of JSON, the last one the answer.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no live tree.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Start a new tree although this is called inside a session, outside its limits.
+    #[arg(long)]
+    pub(crate) new_root: bool,
+}
+
+pub(crate) async fn rerun(db: Option<PathBuf>, args: Rerun) -> Result<ExitCode, Failure> {
+    run::refuse_inside(args.new_root)?;
+    let started = Instant::now();
+    let (manager, place) = store::manager(db).await?;
+    let old = find::session(&manager, &args.session).await?.data;
+    if old.root_id != old.id {
+        return Err(Failure::usage(format!(
+            "{} is a child, and only a root can be run again\nits root: {} rerun {}",
+            old.id,
+            program_on(&place),
+            old.root_id
+        )));
+    }
+    let origin = manager.origin(&old.id).await?.ok_or_else(|| {
+        Failure::new(format!(
+            "{} has no record of what it was started with: an older version made it, or it was imported\n\
+             start it once more with: offspring run MANIFEST PROMPT",
+            old.id
+        ))
+    })?;
+    let recall = if args.failed { Some(recall(&manager, &old.id, &place).await?) } else { None };
+    let source = Source::choose(args.manifest, args.current);
+    let manifest = source.manifest(&old.id, &origin)?;
+    let dir = directory(args.dir.as_deref(), &old.id, &origin)?;
+    run::check(&manifest, Some(&origin.node), &origin.prompt)
+        .map_err(|failure| source.explain(&old.id, failure))?;
+    for note in source.notes(&old.id, &origin) {
+        tell(&format!("note: {}", plain(&note)));
+    }
+    let again = Again { of: old.id, store: Arc::clone(manager.store()), recall };
+    let Rerun { json, quiet, .. } = args;
+    let (node, prompt) = (Some(origin.node), origin.prompt);
+    run::carry_out(Job { manifest, node, prompt, dir, place, json, quiet, started, again: Some(again) }).await
+}
+
+/// What is taken from the old tree, if anything has to be run at all.
+async fn recall(manager: &SessionManager, old: &SessionId, place: &Place) -> Result<Recall, Failure> {
+    let program = program_on(place);
+    let tree = manager.store().trees(TreeQuery::Root(old.clone())).await?;
+    if tree.iter().any(|tree| tree.open_runs > 0) {
+        return Err(Failure::new(format!(
+            "{old} is still running: what will have failed is not known yet\n\
+             wait for its end with: {program} watch {old}\nor end it with: {program} cancel {old}"
+        )));
+    }
+    let recall = Recall::read(manager, old).await?;
+    if recall.is_complete() {
+        return Err(Failure::usage(format!(
+            "nothing failed in {old}: all of it completed\nits answer: {program} show {old}\n\
+             to run all of it again: {program} rerun {old}"
+        )));
+    }
+    Ok(recall)
+}
+
+/// Where the manifest comes from.
+enum Source {
+    /// The text that is stored, seen from where it stood.
+    Stored,
+    /// The file it was read from, as it is now.
+    Current,
+    /// Another file.
+    Other(PathBuf),
+}
+
+impl Source {
+    fn choose(manifest: Option<PathBuf>, current: bool) -> Self {
+        match manifest {
+            Some(file) => Self::Other(file),
+            None if current => Self::Current,
+            None => Self::Stored,
+        }
+    }
+
+    fn manifest(&self, old: &SessionId, origin: &Origin) -> Result<Manifest, Failure> {
+        if let Self::Other(file) = self {
+            return Ok(Manifest::load(file)?);
+        }
+        let path = origin.manifest_path.as_deref().map(Path::new).ok_or_else(|| {
+            Failure::new(format!(
+                "where the manifest of {old} stood is not known\nname one with --manifest FILE"
+            ))
+        })?;
+        if let Self::Current = self {
+            return Ok(Manifest::load(path)?);
+        }
+        let dir = path.parent().unwrap_or(path);
+        if !dir.is_dir() {
+            return Err(Failure::new(format!(
+                "the directory of the manifest of {old} is gone: {}\n\
+                 its paths start there; name another manifest with --manifest FILE",
+                dir.display()
+            )));
+        }
+        Manifest::from_str(&origin.manifest, path).map_err(|error| self.explain(old, error.into()))
+    }
+
+    /// Says that a place in a manifest is one in the stored text.
+    fn explain(&self, old: &SessionId, failure: Failure) -> Failure {
+        match self {
+            Self::Stored => failure.and(format!(
+                "this is the manifest as it was stored with {old}; take the file as it is now with --current, or \
+                 another one with --manifest FILE"
+            )),
+            Self::Current | Self::Other(_) => failure,
+        }
+    }
+
+    /// What is not as it was.
+    fn notes(&self, old: &SessionId, origin: &Origin) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let (Self::Stored, Some(path)) = (self, &origin.manifest_path)
+            && let Some(change) = change(Path::new(path), &origin.manifest)
+        {
+            notes.push(format!(
+                "{path} {change}; its text as it was run in {old} is used (--current or --manifest FILE use another)"
+            ));
+        }
+        if origin.program_version != VERSION {
+            notes.push(format!("{old} was run by version {}, and this is {VERSION}", origin.program_version));
+        }
+        notes
+    }
+}
+
+/// What became of the file a text was read from.
+fn change(path: &Path, text: &str) -> Option<&'static str> {
+    let Ok(about) = fs::metadata(path) else { return Some("is gone") };
+    // A longer one is not read.
+    if about.is_file() && about.len() == text.len() as u64 {
+        return match fs::read(path) {
+            Ok(now) if now == text.as_bytes() => None,
+            Ok(_) => Some("has changed since"),
+            Err(_) => Some("cannot be read"),
+        };
+    }
+    Some("has changed since")
+}
+
+/// The directory to work in: another one, or the same if it is still there.
+fn directory(named: Option<&Path>, old: &SessionId, origin: &Origin) -> Result<String, Failure> {
+    if named.is_some() {
+        return run::directory(named);
+    }
+    let none = || Failure::new(format!("{old} had no directory to work in\nname one with --dir DIR"));
+    let cwd = Path::new(origin.cwd.as_deref().ok_or_else(none)?);
+    if !cwd.is_dir() {
+        return Err(Failure::new(format!(
+            "the directory that {old} worked in is gone: {}\nname another one with --dir DIR",
+            cwd.display()
+        )));
+    }
+    run::directory(Some(cwd))
+}
