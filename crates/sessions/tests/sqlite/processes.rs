@@ -307,3 +307,28 @@ async fn nine_processes_that_make_the_file_at_once_make_one() {
         assert!(roots.iter().any(|root| root.data.id.as_str() == format!("root of {owner}")));
     }
 }
+
+/// SQLite's locks go with the first descriptor of the file that this process closes, whoever opened it: then
+/// another program may remove the log that we go on writing to.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn opening_a_store_a_second_time_takes_no_lock_from_the_first() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    let first = open(&path);
+    Planted::new(&first, "root").await;
+    let (ours, inode) = (std::process::id().to_string(), fs::metadata(&path).unwrap().ino());
+    let is_held = || {
+        fs::read_to_string("/proc/locks").unwrap().lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, "POSIX", _, _, pid, place, ..] = words[..] else { return false };
+            pid == ours && place.rsplit(':').next() == Some(&inode.to_string())
+        })
+    };
+    assert!(is_held());
+    let second = open(&path);
+    assert!(is_held(), "opening it again let go of the file");
+    second.close().await.unwrap();
+    assert!(is_held(), "closing the other one let go of the file");
+}

@@ -2,12 +2,11 @@
 
 use std::{
     fs::{self, DirBuilder, File},
-    io::Read,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
     SqliteOptions,
@@ -26,7 +25,7 @@ const STATEMENTS: usize = 64;
 pub(super) const MAKING: &str = ".make";
 
 /// Of every SQLite file.
-const HEADER_BYTES: usize = 100;
+const HEADER_BYTES: u64 = 100;
 
 /// Makes the directories and the file where they are missing. Gives the place and the directory of owners.
 pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, PathBuf), StoreError> {
@@ -47,59 +46,40 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, Pa
     if !exists(&place)? {
         create(&place, &owners, options)?;
     }
-    check_header(&place)?;
+    check_length(&place)?;
     Ok((place, owners))
 }
 
-/// SQLite takes a file that is cut off before the end of its header for a new one, and reads zeros for the
-/// rest of a last page that is cut off; we do neither.
-fn check_header(place: &Place) -> Result<(), StoreError> {
-    let io = |error: std::io::Error| place.io("reading", &place.path, &error);
-    let header = read_header(&place.path).map_err(io)?;
-    let Ok(header) = <[u8; HEADER_BYTES]>::try_from(header.as_slice()) else {
-        // The file gets its name only when it is whole, so no store of ours ever was as short.
-        return Err(place.corrupt(format!(
-            "it has {} bytes, so it was cut off or never was a store; remove it to start a new one",
-            header.len()
-        )));
-    };
-    if !header.starts_with(b"SQLite format 3\0") {
-        return Err(place.corrupt("it is no SQLite database; name another file with --db or OFFSPRING_DB"));
+/// SQLite takes a file that is cut off before the end of its header for a new one; we do not.
+///
+/// Only its length is asked for. Whoever opens the file by other means than SQLite takes away, when closing
+/// it, every lock that this process has on it (`fcntl` locks go with the first descriptor that is closed):
+/// another process could then remove the log that two are writing to.
+fn check_length(place: &Place) -> Result<(), StoreError> {
+    let bytes = fs::metadata(&place.path).map_err(|error| place.io("reading", &place.path, &error))?.len();
+    if bytes >= HEADER_BYTES {
+        return Ok(());
     }
-    // Twice, as another process may be moving its log into the file between two of our looks.
-    for _ in 0..2 {
-        let log = || fs::metadata(place.beside("-wal")).map_or(0, |log| log.len());
-        // With a log, pages that are missing here stand there.
-        if log() > 0 {
-            return Ok(());
-        }
-        let promised = promised_bytes(&read_header(&place.path).map_err(io)?);
-        let found = fs::metadata(&place.path).map_err(io)?.len();
-        if found >= promised || log() > 0 {
-            return Ok(());
-        }
-    }
-    Err(place.corrupt("it is shorter than its header says, so it was cut off"))
+    // The file gets its name only when it is whole, so no store of ours ever was as short.
+    Err(place.corrupt(format!(
+        "it has {bytes} bytes, so it was cut off or never was a store; remove it to start a new one"
+    )))
 }
 
-fn read_header(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut header = Vec::with_capacity(HEADER_BYTES);
-    File::open(path)?.take(HEADER_BYTES as u64).read_to_end(&mut header)?;
-    Ok(header)
-}
-
-/// How long the file is by its own header (page size at 16, page count at 28, valid if 24 and 92 agree).
-fn promised_bytes(header: &[u8]) -> u64 {
-    let number = |at: usize| {
-        let bytes = header.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        u64::from(bytes.map_or(0, u32::from_be_bytes))
-    };
-    // The size has two bytes; 1 stands for 65,536.
-    let page = match number(16) >> 16 {
-        1 => 65_536,
-        bytes => bytes,
-    };
-    if number(24) == number(92) { page * number(28) } else { 0 }
+/// SQLite reads zeros for the rest of a last page that is cut off; we do not.
+fn check_pages(conn: &Connection, place: &Place) -> Result<(), Fault> {
+    let pragma = |name: &str| conn.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+    let promised = pragma("page_size")?.saturating_mul(pragma("page_count")?);
+    // With a log, pages that are missing here stand there. Asked before the length: whoever empties the log
+    // has moved its pages into the file first.
+    if fs::metadata(place.beside("-wal")).is_ok_and(|log| log.len() > 0) {
+        return Ok(());
+    }
+    let found = fs::metadata(&place.path).map_err(|error| place.io("reading", &place.path, &error))?.len();
+    if found < promised.unsigned_abs() {
+        return Err(Fault::Row("it is shorter than its header says, so it was cut off".to_owned()));
+    }
+    Ok(())
 }
 
 fn exists(place: &Place) -> Result<bool, StoreError> {
@@ -190,7 +170,7 @@ pub(super) fn open_writer(
     let mut conn =
         open(place, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| place.fault(error.into()))?;
     loop {
-        match configure_writer(&conn, options) {
+        match configure_writer(&conn, place, options) {
             Ok(()) => break,
             // The change to WAL does not wait by itself.
             Err(fault) if fault.is_busy() && Instant::now() < deadline => {
@@ -215,9 +195,16 @@ pub(super) fn open_writer(
     Ok((conn, upgraded))
 }
 
-fn configure_writer(conn: &Connection, options: &SqliteOptions) -> Result<(), Fault> {
+fn configure_writer(conn: &Connection, place: &Place, options: &SqliteOptions) -> Result<(), Fault> {
     // Reading the header comes first: it is where a file that is no store is refused.
-    let _: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let read = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    read.map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => {
+            Fault::Row("it is no SQLite database; name another file with --db or OFFSPRING_DB".to_owned())
+        }
+        _ => error.into(),
+    })?;
+    check_pages(conn, place)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(Fault::Refused(StoreError::Unusable {
