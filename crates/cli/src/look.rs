@@ -100,6 +100,9 @@ pub(crate) fn line(record: &SessionRecord) -> String {
         line.push_str(": ");
         line.push_str(&plain(first));
     }
+    if let Some(run) = record.last_run.as_ref().filter(|run| run.left_out_bytes > 0) {
+        line.push_str(&format!(" ({} bytes of its output left out)", run.left_out_bytes));
+    }
     line
 }
 

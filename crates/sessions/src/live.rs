@@ -9,13 +9,13 @@ use std::{
 use foldhash::fast::RandomState;
 use offspring_protocol::{External, Outcome, RunId, RunRecord, SessionData, SessionId, SessionInfo};
 use offspring_tree::{Rollup, Runs, SessionTree};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::Refused,
     store::StoreError,
-    writer::{Op, Then},
+    writer::{Op, QUEUE_BYTES, Then},
 };
 
 /// A tree that this process owns.
@@ -24,6 +24,8 @@ pub(crate) struct LiveTree {
     pub(crate) root: SessionId,
     /// To the one task that numbers and commits this tree's events.
     pub(crate) writer: mpsc::Sender<Op>,
+    /// What waits for the writer in bytes, of lines that are long: whoever has one waits for room.
+    pub(crate) room: Arc<Semaphore>,
     /// Also held by the writer, which must not hold the tree: it ends when the tree is dropped.
     state: Arc<Mutex<TreeState>>,
     /// Told whenever a run ends and whenever a child that was being made is there, or will never be.
@@ -107,6 +109,7 @@ impl LiveTree {
         Self {
             root,
             writer,
+            room: Arc::new(Semaphore::new(QUEUE_BYTES as usize)),
             state: Arc::new(Mutex::new(state)),
             changed: Notify::new(),
             adopting: tokio::sync::Mutex::new(()),

@@ -422,22 +422,25 @@ impl Emitter {
 impl Core {
     async fn emit(&self, event: Event) -> Result<(), StoreError> {
         let event = own_words(event);
+        let counted = match &event {
+            Event::Usage(report) => Some(report.clone()),
+            _ => None,
+        };
+        let line = Line::new(&self.info, Some(&self.open.id), event);
+        let room = line.room(&self.tree.room).await;
         let place = place(&self.tree).await?;
         let mut state = self.tree.state();
         if !state.members.contains_key(&self.info.id) {
             // Deleted meanwhile.
             return Err(StoreError::Unknown { id: self.info.id.clone() });
         }
-        if let Event::Usage(report) = &event {
+        if let Some(report) = counted {
             // Each provider message once, in the order of the log, so that a replay counts the same (L15).
             if state.rollup.record(&self.info.id, &report.message_id, report.usage) == Counted::New {
                 lock(&self.open.changing).record.usage += report.usage;
             }
         }
-        place.send(Op {
-            lines: smallvec![Line::new(&self.info, Some(&self.open.id), event)],
-            ..Op::default()
-        });
+        place.send(Op { lines: smallvec![line], room, ..Op::default() });
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use offspring_protocol::{Envelope, Event, RawEvent, RunId, SessionInfo, event::T
 use offspring_tree::lifecycle::{Signal, Transition};
 use smallvec::SmallVec;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::DropGuard;
@@ -28,6 +28,10 @@ use crate::{
 
 /// Operations that may wait for a tree's writer; whoever sends more waits (back-pressure, not refusal).
 const QUEUE: usize = 256;
+/// Bytes of long lines that may wait for a tree's writer or be in its commit; the same back-pressure.
+pub(crate) const QUEUE_BYTES: u32 = 2 << 20;
+/// A line up to this length is counted by [`QUEUE`] alone.
+const LONG_LINE_BYTES: usize = 4 << 10;
 /// Operations that go into one commit.
 const MAX_OPS_PER_COMMIT: usize = 512;
 /// How long lines that nobody waits for may wait for more before they are committed (rule L16 allows 50 ms):
@@ -45,6 +49,8 @@ pub(crate) struct Op {
     /// Might be refused for a reason of its own (an id given from outside): committed alone.
     pub(crate) alone: bool,
     pub(crate) then: Then,
+    /// The room that its lines take until they are committed.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Who is told that an op was committed, or why not.
@@ -105,6 +111,21 @@ impl Line {
         Self { session: Arc::clone(session), run: run.cloned(), body: Body::Raw(event), signal }
     }
 
+    /// Waits for the room that this line takes in front of the writer; a short one takes none.
+    pub(crate) async fn room(&self, room: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        let bytes = match &self.body {
+            Body::Text(text) | Body::Thinking(text) => text.len(),
+            Body::Raw(raw) => raw.data().get().len(),
+        };
+        if bytes <= LONG_LINE_BYTES {
+            return None;
+        }
+        // One that is longer than all the room there is takes all of it.
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(QUEUE_BYTES);
+        // It is never closed.
+        Arc::clone(room).acquire_many_owned(bytes).await.ok()
+    }
+
     /// Appends `next` to this line if both are text of the same kind and run.
     fn merge(&mut self, next: &Self) -> bool {
         let same = self.run == next.run && self.session.id == next.session.id;
@@ -156,6 +177,7 @@ pub(crate) async fn write(
         let mut followers: Vec<Then> = Vec::new();
         let batch = Numbered::new(&state, &fence, last_seq, &mut waiting, &mut followers);
         waiting = later;
+        let taken = batch.taken;
         // With nothing to write somebody only wants to know that what came before is written.
         let written = match batch.batch.writes.is_empty() {
             true => Ok(()),
@@ -177,6 +199,7 @@ pub(crate) async fn write(
                 followers.into_iter().for_each(|then| then.refuse(&error));
             }
         }
+        drop(taken);
     }
 }
 
@@ -290,6 +313,8 @@ struct Numbered {
     batch: Batch,
     last_seq: u64,
     envelopes: Vec<Arc<Envelope>>,
+    /// Given back after the commit.
+    taken: Vec<OwnedSemaphorePermit>,
 }
 
 impl Numbered {
@@ -304,9 +329,11 @@ impl Numbered {
         let mut lines: Vec<Line> = Vec::new();
         let mut writes: Vec<Write> = Vec::new();
         let mut durability = Durability::default();
+        let mut taken = Vec::new();
         for op in ops.drain(..) {
             writes.extend(op.writes);
             durability = durability.max(op.durability);
+            taken.extend(op.room);
             if !matches!(op.then, Then::Nothing) {
                 followers.push(op.then);
             }
@@ -340,7 +367,7 @@ impl Numbered {
         }
         drop(state);
         writes.extend(envelopes.iter().map(|envelope| Write::Append(row(envelope))));
-        Self { batch: Batch { fence: Some(fence.clone()), writes, durability }, last_seq: seq, envelopes }
+        Self { batch: Batch { fence: Some(fence.clone()), writes, durability }, last_seq: seq, envelopes, taken }
     }
 }
 
