@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use offspring_protocol::{Origin, OwnerId, RunId, RunRecord, SessionData, SessionId};
 use rusqlite::{Connection, OptionalExtension, params, types::ToSqlOutput};
 
-use super::{code, fault::Fault, kind};
+use super::{code, fault::Fault, kind, long};
 use crate::store::{
     Batch, CommandRow, Committed, Fence, LogRow, StoreError, Write, check_origin, check_row, fence_root,
     wrong_fence,
@@ -462,6 +462,7 @@ impl Applier {
                 }
             }
         };
+        let data = line.event.data().get();
         conn.prepare_cached(
             "INSERT INTO events (key, session, run, at, late, kind, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
@@ -472,8 +473,9 @@ impl Applier {
             line.at.0,
             line.late,
             kind::encode(line.event.kind()),
-            line.event.data().get()
+            long::place(data),
         ])?;
+        long::fill(conn, "events", "data", key, data)?;
         tree.last_seq = line.seq;
         tree.changed = true;
         Ok(())
@@ -555,12 +557,12 @@ fn write_origin(conn: &Connection, tree: i64, origin: &Origin) -> Result<(), Fau
         origin.manifest,
         origin.manifest_path,
         origin.node.as_str(),
-        origin.prompt,
+        long::place(&origin.prompt),
         origin.cwd,
         origin.program_version,
         origin.rerun_of.as_ref().map(SessionId::as_str),
     ])?;
-    Ok(())
+    long::fill(conn, "origins", "prompt", tree, &origin.prompt)
 }
 
 /// Numbers that stay without a line.

@@ -42,6 +42,7 @@ mod code;
 mod fault;
 mod file;
 mod kind;
+mod long;
 mod owners;
 mod read;
 mod readers;

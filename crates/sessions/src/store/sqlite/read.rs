@@ -10,7 +10,7 @@ use offspring_protocol::{
 use rusqlite::{Connection, OptionalExtension, Params, Row, types::ValueRef};
 use serde_json::value::RawValue;
 
-use super::{code, fault::Fault, kind};
+use super::{code, fault::Fault, kind, long};
 use crate::store::{
     CommandRow, EventQuery, Fence, LogRow, MAX_PAGE_BYTES, SessionQuery, SessionRecord, TreeQuery, TreeRecord,
 };
@@ -179,7 +179,7 @@ pub(super) fn origin(conn: &Connection, root: &SessionId) -> Result<Option<Origi
         manifest: row.get(0)?,
         manifest_path: row.get(1)?,
         node: code::id(NodeName::new(text(row, 2)?))?,
-        prompt: row.get(3)?,
+        prompt: long::read(row, 3)?,
         cwd: row.get(4)?,
         program_version: row.get(5)?,
         rerun_of: optional(row, 6)?.map(SessionId::new).map(code::id).transpose()?,
@@ -262,7 +262,7 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Result<Vec<LogRow
             ValueRef::Integer(n) => Some(names.run(session, n)?),
             _ => Some(code::id(RunId::new(text(row, 2)?))?),
         };
-        let data = raw(row.get(6)?)?;
+        let data = raw(long::read(row, 6)?)?;
         bytes += data.get().len();
         found.push(LogRow {
             seq: code::seq_of(row.get(0)?),
