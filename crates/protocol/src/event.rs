@@ -67,7 +67,7 @@ impl RawEvent {
             message_id: &'a MessageId,
             text: &'a str,
         }
-        Self::new("message_complete", written(&Message { message_id, text }))
+        Self::new("message_complete", written_around(&Message { message_id, text }, text))
     }
 
     /// A [`RunStarted`] without its prompt, and that prompt, borrowed for the same reason.
@@ -85,10 +85,8 @@ impl RawEvent {
         }
         let RunStarted { session_id, run_id, agent_name, parent_session_id, .. } = started;
         let parent_session_id = parent_session_id.as_ref();
-        Self::new(
-            "run_started",
-            written(&Started { session_id, run_id, agent_name, parent_session_id, prompt }),
-        )
+        let started = Started { session_id, run_id, agent_name, parent_session_id, prompt };
+        Self::new("run_started", written_around(&started, prompt))
     }
 
     /// Its kind, `text_delta` for example.
@@ -172,6 +170,25 @@ macro_rules! events {
 /// reader sees `null` and not a panic.
 fn written(body: &impl Serialize) -> Box<RawValue> {
     to_raw_value(body).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// From this length on a text is written into room that was made for it.
+const LONG_BYTES: usize = 1 << 20;
+
+/// As [`written`], of a body that is a text and little else: a long one does not grow into its room, which takes twice
+/// as much on the way.
+fn written_around(body: &impl Serialize, text: &str) -> Box<RawValue> {
+    if text.len() < LONG_BYTES {
+        return written(body);
+    }
+    let more = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    let mut json = Vec::with_capacity(text.len() + text.bytes().map(more).sum::<usize>() + LONG_BYTES / 64);
+    let json = serde_json::to_writer(&mut json, body).ok().and_then(|()| String::from_utf8(json).ok());
+    json.and_then(|json| RawValue::from_string(json).ok()).unwrap_or_else(|| RawValue::NULL.to_owned())
 }
 
 events! {

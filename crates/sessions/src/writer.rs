@@ -367,7 +367,12 @@ impl Numbered {
         }
         drop(state);
         writes.extend(envelopes.iter().map(|envelope| Write::Append(row(envelope))));
-        Self { batch: Batch { fence: Some(fence.clone()), writes, durability }, last_seq: seq, envelopes, taken }
+        Self {
+            batch: Batch { fence: Some(fence.clone()), writes, durability },
+            last_seq: seq,
+            envelopes,
+            taken,
+        }
     }
 }
 

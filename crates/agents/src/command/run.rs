@@ -53,7 +53,7 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
         cx.record_process(identity.to_string()).await?;
     }
 
-    let input = feed(process.take_stdin(), &agent, &prompt);
+    let input = feed(process.take_stdin(), &agent, prompt);
     let heard = Heard::new(&agent);
     let output = heard.read(process.take_stdout(), &cx);
     let said = Said::default();
@@ -165,8 +165,8 @@ fn start(
     spawn(&spec).map_err(|error| RunError::failed("spawn", error.to_string()))
 }
 
-/// Writes the prompt and ends the input. A program that does not want it is not in the wrong.
-async fn feed(stdin: Option<StdinPipe>, agent: &Command, prompt: &Prompt) {
+/// Writes the prompt, which nobody needs after that, and ends the input. A program that does not want it is not in the wrong.
+async fn feed(stdin: Option<StdinPipe>, agent: &Command, prompt: Prompt) {
     let Some(mut stdin) = stdin else { return };
     if let Err(error) = stdin.write_all(prompt.text.as_bytes()).await {
         tracing::debug!(agent = %agent.name, %error, "the program did not read its whole prompt");

@@ -92,7 +92,8 @@ fn what_is_written_from_a_borrowed_text_is_the_same() {
     };
     let whole = RawEvent::from(&Event::MessageComplete(message.clone()));
     assert_eq!(RawEvent::message_complete(&message.message_id, &message.text), whole);
-    for (parent, prompt) in [(None, ""), (Some(SessionId::new("p").unwrap()), "do \"it\"")] {
+    let long = "\"\\\n\u{1}\u{7f}€a".repeat(LONG_BYTES / 8);
+    for (parent, prompt) in [(None, ""), (Some(SessionId::new("p").unwrap()), "do \"it\""), (None, &long)] {
         let started = RunStarted {
             session_id: SessionId::new("s").unwrap(),
             run_id: RunId::new("r").unwrap(),

@@ -74,6 +74,8 @@ pub(super) async fn a_page_ends_after_so_many_bytes_and_loses_nothing(fixture: F
         pages.push(page);
     }
     assert_eq!(pages, [vec![1, 2], vec![3, 4], vec![5]]);
+    let last = fixture.store.events(query(4)).await.unwrap();
+    assert!(last.iter().map(|line| &line.event).eq([&long]), "a long line is what it was");
 }
 
 pub(super) async fn l16_each_tree_counts_for_itself(fixture: Fixture) {
