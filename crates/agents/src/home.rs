@@ -43,10 +43,8 @@ impl Home {
     /// # Errors
     /// When no directory can be made.
     pub fn new(program: &Path) -> io::Result<Self> {
-        let runtime =
-            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
         let mut last = None;
-        for base in runtime.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")]) {
+        for base in bases() {
             match Self::new_in(&base, program) {
                 Ok(home) if home.socket().as_os_str().len() <= LONGEST_SOCKET => return Ok(home),
                 Ok(_) => {
@@ -91,6 +89,54 @@ impl Home {
     pub fn scratch(&self) -> io::Result<TempDir> {
         private().prefix(SCRATCH_PREFIX).tempdir_in(self.directory.path())
     }
+}
+
+/// Where private directories may be, the best place first.
+fn bases() -> impl Iterator<Item = PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    runtime.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")])
+}
+
+/// The private directories of the user, for whoever asks whether all is well.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Homes {
+    /// Where the next one would be made; `None` when there is no place for one.
+    pub place: Option<PathBuf>,
+    /// Those of programs that are at work.
+    pub living: Vec<PathBuf>,
+    /// Those that a killed program left, its socket in it.
+    pub stale: Vec<PathBuf>,
+}
+
+impl Homes {
+    /// Looks where [`Home::new`] would make one, and in the better places before that. Changes nothing.
+    #[must_use]
+    pub fn look() -> Self {
+        let mut homes = Self::default();
+        for base in bases() {
+            for entry in fs::read_dir(&base).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let known = homes.living.contains(&path) || homes.stale.contains(&path);
+                if !known && is_private(&entry.file_name().to_string_lossy(), &path) {
+                    if is_stale(&path) { homes.stale.push(path) } else { homes.living.push(path) }
+                }
+            }
+            if can_hold(&base) {
+                homes.place = Some(base);
+                break;
+            }
+        }
+        homes
+    }
+}
+
+/// Whether a private directory can be made here and its socket has a path that is short enough.
+fn can_hold(base: &Path) -> bool {
+    let name = PREFIX.len() + RANDOM_BYTES + SOCKET.len() + "//".len();
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    base.is_dir()
+        && base.as_os_str().len() + name <= LONGEST_SOCKET
+        && rustix::fs::access(base, access).is_ok()
 }
 
 /// Left alone, a temporary directory has the permissions that the umask leaves, and others may look into it.

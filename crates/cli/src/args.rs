@@ -4,12 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::{
-    cancel::Cancel, check::Check, completions::Completions, export::Export, import::Import, init::Init,
-    ls::Ls, man::Man, rerun::Rerun, run::Run, schema::Schema, show::Show, task::Task, tree::Tree,
-    watch::Watch,
-};
-
 /// The program's own, as `--version` says it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -38,33 +32,35 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a node of a pool and print its answer.
-    Run(Run),
+    Run(crate::run::Run),
     /// Run a root once more, all of it or only what failed.
-    Rerun(Rerun),
+    Rerun(crate::rerun::Rerun),
     /// List the roots, newest first.
-    Ls(Ls),
+    Ls(crate::ls::Ls),
     /// Show a tree of sessions.
-    Tree(Tree),
+    Tree(crate::tree::Tree),
     /// Show a session's row and transcript.
-    Show(Show),
+    Show(crate::show::Show),
     /// Follow a tree: history, then live; ends with the run.
-    Watch(Watch),
+    Watch(crate::watch::Watch),
     /// Cancel a session and everything below it, from any terminal.
-    Cancel(Cancel),
+    Cancel(crate::cancel::Cancel),
     /// Write a tree in another form: JSON to import elsewhere, a chart, a graph.
-    Export(Export),
+    Export(crate::export::Export),
     /// Read a tree that `export --format json` wrote into this store.
-    Import(Import),
+    Import(crate::import::Import),
     /// Delegate from inside a run: make a child of the session this is called in.
-    Task(Task),
+    Task(crate::task::Task),
     /// Write a first pool that runs as it is: a manifest with comments, and its scripts.
-    Init(Init),
+    Init(crate::init::Init),
     /// Say what is wrong with a manifest, or what is in it and which limits are in force; run nothing.
-    Check(Check),
+    Check(crate::check::Check),
+    /// Say what is found, what is missing, where sessions are and how big, and what was left behind; change nothing.
+    Doctor(crate::doctor::Doctor),
     /// Print a JSON Schema.
-    Schema(Schema),
+    Schema(crate::schema::Schema),
     /// Print completions for a shell.
-    Completions(Completions),
+    Completions(crate::completions::Completions),
     /// Print the manual, or write a page for every command.
-    Man(Man),
+    Man(crate::man::Man),
 }

@@ -7,6 +7,7 @@ mod args;
 mod cancel;
 mod check;
 mod completions;
+mod doctor;
 mod exit;
 mod export;
 mod failure;
@@ -92,6 +93,7 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Task(task) => task::task(task).await,
         Command::Init(init) => init::init(db.as_deref(), &init),
         Command::Check(check) => check::check(db, &check),
+        Command::Doctor(doctor) => doctor::doctor(db, &doctor).await,
         Command::Schema(schema) => schema::schema(&schema),
         Command::Completions(completions) => completions::completions(&completions),
         Command::Man(man) => man::man(&man),

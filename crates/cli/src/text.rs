@@ -36,6 +36,21 @@ pub(crate) fn counted(number: usize, one: &str, more: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { more })
 }
 
+/// `12 B`, `4.5 KiB`, `1.2 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut whole, mut rest, mut unit) = (bytes, 0, 0);
+    while whole >= 1_024 && unit + 1 < UNITS.len() {
+        (whole, rest, unit) = (whole / 1_024, whole % 1_024, unit + 1);
+    }
+    let unit_name = UNITS[unit];
+    if unit == 0 || whole >= 100 {
+        format!("{whole} {unit_name}")
+    } else {
+        format!("{whole}.{} {unit_name}", rest * 10 / 1_024)
+    }
+}
+
 /// `820 ms`, `4.2 s`, `3:07`, `2:03:07`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -186,6 +201,20 @@ mod tests {
             serde_json::from_str::<String>(&json).unwrap()
         );
         assert_eq!(plain_lines("a\tb\n\tc\u{7}"), "a\tb\n\tc\u{fffd}");
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        let cases = [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_536, "1.5 KiB"),
+            (300 << 20, "300 MiB"),
+            (u64::MAX, "16777215 TiB"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(bytes(number), text);
+        }
     }
 
     #[test]

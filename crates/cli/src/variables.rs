@@ -14,6 +14,9 @@ pub(crate) const PATH: &str = "PATH";
 /// What kind of terminal it is.
 pub(crate) const TERM: &str = "TERM";
 
+/// What says which language and characters a terminal has; the first that is set.
+pub(crate) const LOCALE: [&str; 3] = ["LC_ALL", "LC_CTYPE", "LANG"];
+
 /// Each variable and what it does.
 pub(crate) const TABLE: &[(&str, &str)] = &[
     (DB, "the store, when `--db` does not name one: a SQLite file, or `memory:` for none"),

@@ -7,6 +7,10 @@ use std::str::FromStr;
 /// The environment variable that holds the [`RunMarker`] in every process of a run.
 pub const MARKER_VARIABLE: &str = "OFFSPRING_RUN";
 
+/// The highest bit of every lineage number.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+const LINEAGE: u64 = 1 << 61;
+
 /// An unguessable 128-bit value that marks every process of one run.
 ///
 /// A process carries it twice. In its environment as [`MARKER_VARIABLE`], which `env -i` removes. And, on Linux, as
@@ -39,10 +43,15 @@ impl RunMarker {
     /// The lineage number: never 0, never "unlimited", never a value somebody would choose.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn lineage(self) -> u64 {
-        const TOP: u64 = 1 << 61;
         #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
         let low = self.0 as u64;
-        (low & (TOP - 1)) | TOP
+        (low & (LINEAGE - 1)) | LINEAGE
+    }
+
+    /// Whether a number is the lineage number of some marker.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) const fn is_lineage(number: u64) -> bool {
+        number >= LINEAGE && number < LINEAGE << 1
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use offspring_process::{ProcessIdentity, Stdin, spawn, sweep};
+use offspring_process::{ProcessIdentity, Stdin, left_over, spawn, sweep};
 use tokio::io::AsyncWriteExt;
 use world::{guarded, guards, kill_9, living, shell, token, until, until_sleepers};
 
@@ -45,6 +45,14 @@ fn host(script: &str, unguarded: bool) -> (Child, ProcessIdentity) {
     (host, identity.unwrap())
 }
 
+/// The processes of this token that are found as left over.
+fn left_behind(token: &str) -> Vec<(u32, String)> {
+    let mut found = living(token);
+    let left: Vec<u32> = left_over().unwrap().into_iter().map(|left| left.pid).collect();
+    found.retain(|(pid, _)| left.contains(pid));
+    found
+}
+
 /// It begins when the host says so. Without a guard a process is marked when it runs already, and what it has orphaned
 /// before, with an empty environment, is not found.
 const HIDING: &str =
@@ -69,6 +77,7 @@ fn l14_kill_9_of_host_and_guard_at_once_is_cleaned_up_by_the_next_start() {
     let token = token();
     let (mut host, identity) = host(&HIDING.replace('@', &token), false);
     until_sleepers(&token, 5);
+    assert_eq!(left_behind(&token), [], "its program lives");
     let guard = guards(&token);
     assert_eq!(guard, [identity.pid()]);
     kill_9(&[host.id(), guard[0]]);
@@ -77,12 +86,14 @@ fn l14_kill_9_of_host_and_guard_at_once_is_cleaned_up_by_the_next_start() {
     assert!(!identity.is_alive().unwrap());
     // Nobody is there to end them; else this test would show nothing about the second net.
     assert!(living(&token).len() >= 5);
+    assert_eq!(left_behind(&token), living(&token), "whoever looks sees all of it");
     // As a store would keep it.
     let identity: ProcessIdentity = identity.to_string().parse().unwrap();
     let left = identity.kill_leftovers().unwrap();
     assert_eq!(living(&token), []);
     assert!(left.killed >= 5, "{left:?}");
     assert_eq!(left.survivors, []);
+    assert_eq!(left_behind(&token), []);
     // A second sweep finds nothing.
     assert_eq!(identity.kill_leftovers().unwrap().killed, 0);
 }
@@ -92,9 +103,11 @@ fn l14_without_a_guard_the_next_start_finds_everything_by_the_marker_alone() {
     let token = token();
     let (mut host, identity) = host(&HIDING.replace('@', &token), true);
     until_sleepers(&token, 5);
+    assert_eq!(left_behind(&token), [], "its program lives");
     host.kill().unwrap();
     host.wait().unwrap();
     assert!(identity.is_alive().unwrap(), "the documented limit of a run without a guard");
+    assert!(!left_behind(&token).is_empty());
     let left = sweep(identity.marker()).unwrap();
     assert!(left.killed >= 6, "{left:?}");
     assert_eq!(living(&token), []);

@@ -5,9 +5,13 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
+mod linux_look;
+#[cfg(target_os = "linux")]
 pub(crate) mod procfs;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
+#[cfg(target_os = "linux")]
+pub(crate) use linux_look::{facilities, left_over};
 
 #[cfg(all(unix, not(target_os = "linux")))]
 mod other_unix;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 use super::{KILL_BOUND, Swept};
-use crate::{ProcessIdentity, RunMarker};
+use crate::{Facilities, LeftOver, ProcessIdentity, RunMarker};
 
 pub(crate) const SUPPORTED: bool = true;
 pub(crate) const GUARD_SUPPORTED: bool = false;
@@ -46,6 +46,14 @@ pub(crate) fn mark_child(_: u32, _: RunMarker) -> io::Result<()> {
 }
 
 pub(crate) fn is_alive(_: &ProcessIdentity) -> io::Result<bool> {
+    Err(unsupported())
+}
+
+pub(crate) fn facilities() -> Facilities {
+    Facilities { subreaper: false, pidfd: false, processes: false }
+}
+
+pub(crate) fn left_over() -> io::Result<Vec<LeftOver>> {
     Err(unsupported())
 }
 

@@ -94,17 +94,37 @@ pub(crate) fn is_marked(pid: i32, marker: RunMarker) -> bool {
 }
 
 fn has_lineage(pid: i32, lineage: u64) -> Option<bool> {
+    Some(realtime_limit(pid)? == lineage)
+}
+
+fn realtime_limit(pid: i32) -> Option<u64> {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
-    Some(line.split_ascii_whitespace().next()?.parse() == Ok(lineage))
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn has_variable(pid: i32, marker: RunMarker) -> Option<bool> {
+    let wanted = format!("{MARKER_VARIABLE}={marker}");
+    Some(environ(pid)?.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes()))
+}
+
+fn environ(pid: i32) -> Option<Vec<u8>> {
     let path = PathBuf::from(format!("/proc/{pid}/environ"));
     let mut environ = Vec::new();
     std::fs::File::open(path).ok()?.take(ENVIRON_BYTES).read_to_end(&mut environ).ok()?;
-    let wanted = format!("{MARKER_VARIABLE}={marker}");
-    Some(environ.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes()))
+    Some(environ)
+}
+
+/// The lineage number of whatever run a process belongs to, by its limits or by its environment.
+pub(crate) fn lineage(pid: i32) -> Option<u64> {
+    let by_variable = || {
+        let environ = environ(pid)?;
+        let prefix = format!("{MARKER_VARIABLE}=");
+        let value =
+            environ.split(|&byte| byte == 0).find_map(|variable| variable.strip_prefix(prefix.as_bytes()))?;
+        Some(std::str::from_utf8(value).ok()?.parse::<RunMarker>().ok()?.lineage())
+    };
+    realtime_limit(pid).filter(|&number| RunMarker::is_lineage(number)).or_else(by_variable)
 }
 
 /// Sends a signal to exactly this process; one that is gone, its pid perhaps somebody else's by now, is fine.

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use super::Swept;
-use crate::{ProcessIdentity, RunMarker};
+use crate::{Facilities, LeftOver, ProcessIdentity, RunMarker};
 
 pub(crate) const SUPPORTED: bool = false;
 pub(crate) const GUARD_SUPPORTED: bool = false;
@@ -36,6 +36,14 @@ pub(crate) fn mark_child(_: u32, _: RunMarker) -> io::Result<()> {
 }
 
 pub(crate) fn is_alive(_: &ProcessIdentity) -> io::Result<bool> {
+    Err(unsupported())
+}
+
+pub(crate) fn facilities() -> Facilities {
+    Facilities { subreaper: false, pidfd: false, processes: false }
+}
+
+pub(crate) fn left_over() -> io::Result<Vec<LeftOver>> {
     Err(unsupported())
 }
 

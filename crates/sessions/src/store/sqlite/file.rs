@@ -55,7 +55,7 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, Pa
 /// Only its length is asked for. Whoever opens the file by other means than SQLite takes away, when closing
 /// it, every lock that this process has on it (`fcntl` locks go with the first descriptor that is closed):
 /// another process could then remove the log that two are writing to.
-fn check_length(place: &Place) -> Result<(), StoreError> {
+pub(super) fn check_length(place: &Place) -> Result<(), StoreError> {
     let bytes = fs::metadata(&place.path).map_err(|error| place.io("reading", &place.path, &error))?.len();
     if bytes >= HEADER_BYTES {
         return Ok(());
@@ -67,7 +67,7 @@ fn check_length(place: &Place) -> Result<(), StoreError> {
 }
 
 /// SQLite reads zeros for the rest of a last page that is cut off; we do not.
-fn check_pages(conn: &Connection, place: &Place) -> Result<(), Fault> {
+pub(super) fn check_pages(conn: &Connection, place: &Place) -> Result<(), Fault> {
     let pragma = |name: &str| conn.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let promised = pragma("page_size")?.saturating_mul(pragma("page_count")?);
     // With a log, pages that are missing here stand there. Asked before the length: whoever empties the log
@@ -245,7 +245,7 @@ pub(super) fn open(place: &Place, mode: OpenFlags) -> Result<Connection, rusqlit
 }
 
 /// SQLite's WAL needs memory shared between all its users, which no network file system gives.
-fn refuse_network(place: &Place, directory: &Path) -> Result<(), StoreError> {
+pub(super) fn refuse_network(place: &Place, directory: &Path) -> Result<(), StoreError> {
     #[cfg(target_os = "linux")]
     {
         let found = rustix::fs::statfs(directory)

@@ -43,6 +43,8 @@ mod fault;
 mod file;
 mod kind;
 mod long;
+#[cfg(unix)]
+mod look;
 mod owners;
 mod read;
 mod readers;
@@ -53,6 +55,8 @@ mod writer;
 
 use changes::Changes;
 use fault::{Fault, Place};
+#[cfg(unix)]
+pub use look::{FileLook, StoreLook, look};
 use readers::Readers;
 pub use schema::VERSION as SCHEMA_VERSION;
 pub use upgrade::Upgraded;

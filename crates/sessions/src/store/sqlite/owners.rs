@@ -49,7 +49,17 @@ impl Drop for OwnerLock {
 /// Whether the process of that owner lives; forgets the files of dead ones.
 pub(super) fn state(directory: &Path, owner: &OwnerId) -> OwnerState {
     let Some(path) = lock_path(directory, owner) else { return OwnerState::Dead };
-    let file = match File::open(&path) {
+    let state = is_held(&path);
+    if state == OwnerState::Dead {
+        // An owner id is used once: nobody can have taken this lock again.
+        let _ = fs::remove_file(&path);
+    }
+    state
+}
+
+/// The same, which leaves the file.
+pub(super) fn is_held(path: &Path) -> OwnerState {
+    let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return OwnerState::Dead,
         Err(error) => {
@@ -60,11 +70,7 @@ pub(super) fn state(directory: &Path, owner: &OwnerId) -> OwnerState {
     };
     // Shared, so that two who look at the same time do not take each other for the owner.
     match file.try_lock_shared() {
-        Ok(()) => {
-            // An owner id is used once: nobody can have taken this lock again.
-            let _ = fs::remove_file(&path);
-            OwnerState::Dead
-        }
+        Ok(()) => OwnerState::Dead,
         Err(_) => OwnerState::Alive,
     }
 }
