@@ -237,11 +237,11 @@ fn a_damaged_a_foreign_and_a_newer_store_are_found_and_left_as_they_are() {
     let (first, _) = todo.split_once('\n').unwrap();
     let (_, mv) = first.split_once(": ").unwrap();
     let (found, _) = damaged(&|file| file.set_len(whole.len() as u64 / 2).unwrap());
-    assert!(found.contains("it was cut off"), "{found}");
+    assert!(found.contains("is damaged: "), "{found}");
     let (found, _) = damaged(&|file| file.set_len(0).unwrap());
     assert!(found.contains("remove it to start a new one"), "{found}");
     let (found, _) = damaged(&|file| file.write_all_at(b"no database", 0).unwrap());
-    assert!(found.contains("it is no SQLite database"), "{found}");
+    assert!(found.contains("is not a database"), "{found}");
 
     fs::write(world.db(), &whole).unwrap();
     rusqlite::Connection::open(world.db()).unwrap().pragma_update(None, "user_version", 99).unwrap();
