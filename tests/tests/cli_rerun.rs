@@ -156,6 +156,19 @@ fn what_was_taken_is_marked_and_names_its_first_owner() {
     assert!(watched.contains("one │ 1 x\n"), "{watched}");
 }
 
+/// The command that is said to run again what failed.
+fn again(stderr: &str) -> String {
+    let line = stderr.lines().find_map(|line| line.trim().strip_prefix("run again what failed with: "));
+    line.unwrap_or_else(|| panic!("{stderr}")).to_owned()
+}
+
+/// What a line does when somebody types it.
+fn typed(world: &World, line: &str) -> Finished {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", line]).current_dir(world.here()).env("TMPDIR", world.path("tmp"));
+    offspring_tests::Running::start(command).finish()
+}
+
 #[test]
 fn after_kill_9_what_was_done_is_not_done_again() {
     let world = World::new();
@@ -171,7 +184,12 @@ fn after_kill_9_what_was_done_is_not_done_again() {
         world.until_nothing_lives(Duration::from_secs(5));
         mend(&world);
         let _ = worked(&world);
-        let done = world.offspring(&["rerun", "latest", "--failed"]).with(0);
+        // Whoever looks at it is told how; a program that looks is not.
+        let line = again(&world.offspring(&["tree"]).with(0).stderr);
+        assert_eq!(again(&world.offspring(&["show"]).with(0).stderr), line);
+        assert_eq!(world.offspring(&["tree", "--json"]).with(0).stderr, "");
+        let done = typed(&world, &line).with(0);
+        assert_eq!(world.offspring(&["tree"]).with(0).stderr, "", "all of it completed");
         assert_eq!(worked(&world), if node == "row" { "needs" } else { "ask needs needs" }, "{done:?}");
     }
 }

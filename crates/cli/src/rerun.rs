@@ -11,8 +11,8 @@ use std::{
 use clap::Args;
 use offspring_delegation::Recall;
 use offspring_pool::Manifest;
-use offspring_protocol::{Origin, SessionId};
-use offspring_sessions::{SessionManager, store::TreeQuery};
+use offspring_protocol::{Origin, Outcome, RunState, SessionId};
+use offspring_sessions::{SessionManager, SessionRecord, store::TreeQuery};
 
 use crate::{
     args::VERSION,
@@ -91,6 +91,29 @@ pub(crate) async fn rerun(db: Option<PathBuf>, args: Rerun) -> Result<ExitCode, 
     let Rerun { json, quiet, .. } = args;
     let (node, prompt) = (Some(origin.node), origin.prompt);
     run::carry_out(Job { manifest, node, prompt, dir, place, json, quiet, started, again: Some(again) }).await
+}
+
+/// What runs again what did not complete of a tree that is at rest, when that can be done; for whoever looks at it.
+/// Parents come before children.
+pub(crate) async fn hint(
+    manager: &SessionManager,
+    place: &Place,
+    records: &[SessionRecord],
+) -> Result<Option<String>, Failure> {
+    let Some(top) = records.first().map(|record| &record.data).filter(|top| top.root_id == top.id) else {
+        return Ok(None);
+    };
+    let states = || records.iter().filter_map(SessionRecord::run_state);
+    let failed = states().any(|state| state != RunState::Ended(Outcome::Completed));
+    if !failed || states().any(RunState::is_open) || manager.origin(&top.id).await?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(command(&program_on(place), &top.id)))
+}
+
+/// `run again what failed with: offspring rerun ses_01 --failed`.
+pub(crate) fn command(program: &str, root: &SessionId) -> String {
+    format!("run again what failed with: {program} rerun {root} --failed")
 }
 
 /// What is taken from the old tree, if anything has to be run at all.

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    find, look, store,
-    text::{finish, finish_json, instant, plain, plain_lines},
+    find, look, rerun, store,
+    text::{finish, finish_json, instant, plain, plain_lines, tell},
 };
 
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ impl<'a> From<&'a LogRow> for LineJson<'a> {
 }
 
 pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, Failure> {
-    let (manager, _) = store::manager(db).await?;
+    let (manager, place) = store::manager(db).await?;
     let record = find::session(&manager, &args.session).await?;
     let runs = manager.store().runs(record.data.id.clone()).await?;
     let lines = transcript(&manager, &record).await?;
@@ -71,7 +71,10 @@ pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, F
         };
         return finish_json(&shown);
     }
-    finish(&format!("{}\n{}", header(&record, &runs), words(&lines)))
+    let hint = rerun::hint(&manager, &place, std::slice::from_ref(&record)).await?;
+    let code = finish(&format!("{}\n{}", header(&record, &runs), words(&lines)))?;
+    hint.iter().for_each(|hint| tell(hint));
+    Ok(code)
 }
 
 async fn transcript(manager: &SessionManager, record: &SessionRecord) -> Result<Vec<LogRow>, Failure> {

@@ -10,8 +10,8 @@ use crate::{
     failure::Failure,
     find,
     look::{self, SessionJson, branches},
-    store,
-    text::{finish, plain, word},
+    rerun, store,
+    text::{finish, plain, tell, word},
 };
 
 #[derive(Debug, Args)]
@@ -39,9 +39,10 @@ struct TreeJson<'a> {
 }
 
 pub(crate) async fn tree(db: Option<PathBuf>, args: &Tree) -> Result<ExitCode, Failure> {
-    let (manager, _) = store::manager(db).await?;
+    let (manager, place) = store::manager(db).await?;
     let top = find::session(&manager, &args.session).await?;
     let records = manager.subtree(&top.data.id).await?;
+    let mut hint = None;
     let text = if args.json {
         let depth = records.iter().map(|record| record.data.depth).max().unwrap_or_default();
         let sessions = records.iter().map(SessionJson::from).collect();
@@ -51,9 +52,12 @@ pub(crate) async fn tree(db: Option<PathBuf>, args: &Tree) -> Result<ExitCode, F
     } else if args.dot {
         dot(&records)
     } else {
+        hint = rerun::hint(&manager, &place, &records).await?;
         pretty(&records)
     };
-    finish(&text)
+    let code = finish(&text)?;
+    hint.iter().for_each(|hint| tell(hint));
+    Ok(code)
 }
 
 /// The tree for a terminal.
