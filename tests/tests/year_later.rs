@@ -6,17 +6,18 @@ use std::{
     fs::{self, File},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
     time::Instant,
 };
 
 use offspring_sessions::store::sqlite::SCHEMA_VERSION;
-use offspring_tests::{Finished, Running, World, processes::SignalName as Signal};
+use offspring_tests::{Finished, Running, World, offspring, processes::SignalName as Signal};
 use rusqlite::Connection;
 use serde_json::Value;
 
 /// Keys of a session in `tree --json` that a store from before them does not have, and what is said for it
 /// then. Every key that a version did print has to be printed as it was.
-const NEW_KEYS: &[(&str, &str)] = &[("left_out_bytes", "0"), ("rerun_of", "null")];
+const NEW_KEYS: &[(&str, &str)] = &[("left_out_bytes", "0"), ("rerun_of", "null"), ("taken_from", "null")];
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/stores")
@@ -232,6 +233,22 @@ fn a_store_in_which_an_older_program_works_is_not_changed_under_it() {
         assert!(!old.copy().exists());
     }
     drop(lock);
+    assert!(old.world.offspring(&["ls"]).with(0).stderr.contains("-backup"));
+}
+
+#[test]
+fn without_room_for_the_copy_the_store_stays_as_it_is() {
+    let old = Old::new(1);
+    grow(&old.world.db());
+    let bytes = fs::read(old.world.db()).unwrap();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$0\" \"$@\""]).arg(offspring());
+    limited.arg("--db").arg(old.world.db()).arg("ls").env_clear().env("HOME", old.world.path("home"));
+    let refused = Running::start(limited).finish().with(1);
+    assert!(refused.stderr.contains(old.world.db().to_str().unwrap()), "{}", refused.stderr);
+    assert!(refused.stderr.contains("no room") && refused.stderr.contains("a copy"), "{}", refused.stderr);
+    assert_eq!(fs::read(old.world.db()).unwrap(), bytes);
+    assert_eq!(old.files(), BTreeSet::from(["sessions.db".to_owned()]));
     assert!(old.world.offspring(&["ls"]).with(0).stderr.contains("-backup"));
 }
 

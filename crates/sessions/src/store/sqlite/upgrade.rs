@@ -133,7 +133,8 @@ fn open_trees(conn: &Connection) -> Result<Vec<(SessionId, OwnerId)>, Fault> {
 /// it was made now: one with the same content may be there, from an attempt that came no further.
 fn keep_copy(place: &Place, owners: &Path, version: u32) -> Result<(PathBuf, bool), StoreError> {
     let unborn = owners.join(UNBORN);
-    let made = make_copy(place, &unborn).and_then(|()| name_copy(place, &unborn, version));
+    let made = make_copy(place, &unborn).map_err(|error| about_the_copy(error, version));
+    let made = made.and_then(|()| name_copy(place, &unborn, version));
     if !matches!(made, Ok((_, true))) {
         // Half of a copy takes room, which may be what there is too little of.
         let removed = remove_if_there(place, &unborn);
@@ -142,6 +143,18 @@ fn keep_copy(place: &Place, owners: &Path, version: u32) -> Result<(PathBuf, boo
     sync_directory(place)?;
     reached(Step::CopyNamed);
     made
+}
+
+/// It is the copy that there is no room for, not the store.
+fn about_the_copy(error: StoreError, version: u32) -> StoreError {
+    match error {
+        StoreError::Full { store, free_bytes, detail } => {
+            let store =
+                format!("{store}, of which a copy is kept before it is upgraded from schema {version}");
+            StoreError::Full { store, free_bytes, detail }
+        }
+        other => other,
+    }
 }
 
 fn make_copy(place: &Place, unborn: &Path) -> Result<(), StoreError> {
