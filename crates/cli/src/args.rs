@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// $XDG_STATE_HOME/offspring or ~/.local/state/offspring
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
+    /// Colours: `auto` uses them on a terminal that has some, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = false)]
+    pub(crate) color: crate::paint::ColorWhen,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -7,7 +7,11 @@ use offspring_protocol::{SessionId, Timestamp};
 use offspring_sessions::{SessionRecord, ids};
 use serde::Serialize;
 
-use crate::text::{duration, plain, sign, word};
+use crate::{
+    charset::glyphs,
+    paint::{Painted, Style},
+    text::{duration, plain, sign, word},
+};
 
 /// A session as JSON, the same in `ls`, `tree` and `show`.
 #[derive(Debug, Serialize)]
@@ -84,21 +88,19 @@ pub(crate) fn wall(record: &SessionRecord) -> Option<Duration> {
 }
 
 /// `✓ markers completed 1.2 s`, with the error of a run that went wrong.
-pub(crate) fn line(record: &SessionRecord) -> String {
+pub(crate) fn line(record: &SessionRecord) -> Painted {
     let state = record.run_state();
-    let name = plain(record.data.agent_name.as_str());
-    let mut line = format!("{} {name} {}", sign(state), word(state));
+    let mut line = Painted::default();
+    line.paint(Style::of(state), sign(state));
+    line.push_str(&format!(" {} {}", plain(record.data.agent_name.as_str()), word(state)));
     if let Some(wall) = wall(record) {
-        line.push(' ');
-        line.push_str(&duration(wall));
+        line.push_str(&format!(" {}", duration(wall)));
     }
     if let Some(from) = taken_from(record) {
         line.push_str(&format!("  taken from {}", plain(from)));
     }
     if let Some(error) = record.last_run.as_ref().and_then(|run| run.error.as_deref()) {
-        let first = error.lines().next().unwrap_or_default();
-        line.push_str(": ");
-        line.push_str(&plain(first));
+        line.push_str(&format!(": {}", plain(error.lines().next().unwrap_or_default())));
     }
     if let Some(run) = record.last_run.as_ref().filter(|run| run.left_out_bytes > 0) {
         line.push_str(&format!(" ({} bytes of its output left out)", run.left_out_bytes));
@@ -122,13 +124,14 @@ pub(crate) fn branches<'a, T>(
         }
     }
     stack.reverse();
+    let glyphs = glyphs();
     let mut drawn = Vec::with_capacity(rows.len());
     while let Some((branch, indent, row)) = stack.pop() {
         drawn.push((branch, row));
         let below = children.remove(id(row)).unwrap_or_default();
         let last = below.len().saturating_sub(1);
         for (index, child) in below.into_iter().enumerate().rev() {
-            let (knee, rest) = if index == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            let (knee, rest) = if index == last { (glyphs.last, "   ") } else { (glyphs.knee, glyphs.bar) };
             stack.push((format!("{indent}{knee}"), format!("{indent}{rest}"), child));
         }
     }

@@ -5,8 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use crate::{
     failure::Failure,
     look::{SessionJson, wall},
+    paint::{Painted, Style},
     store,
-    text::{duration, finish, finish_json, instant, plain, sign, word},
+    text::{duration, finish_json, finish_painted, instant, plain, sign, word},
 };
 use clap::Args;
 
@@ -28,14 +29,14 @@ pub(crate) async fn ls(db: Option<PathBuf>, args: &Ls) -> Result<ExitCode, Failu
         let rows: Vec<SessionJson<'_>> = roots.iter().map(SessionJson::from).collect();
         return finish_json(&rows);
     }
-    let mut text = String::new();
+    let mut text = Painted::default();
     for root in &roots {
         let (data, state) = (&root.data, root.run_state());
         let wall = wall(root).map(duration).unwrap_or_default();
         let title = plain(data.title.as_deref().unwrap_or_default()).into_owned();
+        text.paint(Style::of(state), sign(state));
         text.push_str(&format!(
-            "{} {:<11} {}  {}  {:>8}  {}  {title}\n",
-            sign(state),
+            " {:<11} {}  {}  {:>8}  {}  {title}\n",
             word(state),
             data.id,
             instant(data.created_at),
@@ -43,5 +44,5 @@ pub(crate) async fn ls(db: Option<PathBuf>, args: &Ls) -> Result<ExitCode, Failu
             plain(data.agent_name.as_str()),
         ));
     }
-    finish(&text)
+    finish_painted(&text)
 }

@@ -5,6 +5,8 @@
 
 mod args;
 mod cancel;
+mod cells;
+mod charset;
 mod check;
 mod completions;
 mod doctor;
@@ -20,10 +22,12 @@ mod look;
 mod ls;
 mod man;
 mod pages;
+mod paint;
 mod reference;
 mod rerun;
 mod run;
 mod schema;
+mod screen;
 mod show;
 mod signals;
 mod store;
@@ -78,7 +82,8 @@ fn main() -> ExitCode {
 }
 
 async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { db, command } = arguments;
+    let Arguments { db, color, command } = arguments;
+    paint::choose(color);
     signals::survive_limit_of_file_size();
     match command {
         Command::Run(run) => run::run(db, run).await,

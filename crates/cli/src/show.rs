@@ -12,8 +12,10 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    find, look, rerun, store,
-    text::{finish, finish_json, instant, plain, plain_lines, tell},
+    find, look,
+    paint::Painted,
+    rerun, store,
+    text::{finish_json, finish_painted, instant, plain, plain_lines, tell},
 };
 
 #[derive(Debug, Args)]
@@ -72,7 +74,9 @@ pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, F
         return finish_json(&shown);
     }
     let hint = rerun::hint(&manager, &place, std::slice::from_ref(&record)).await?;
-    let code = finish(&format!("{}\n{}", header(&record, &runs), words(&lines)))?;
+    let mut text = header(&record, &runs);
+    text.push_str(&format!("\n{}", words(&lines)));
+    let code = finish_painted(&text)?;
     hint.iter().for_each(|hint| tell(hint));
     Ok(code)
 }
@@ -91,9 +95,10 @@ async fn transcript(manager: &SessionManager, record: &SessionRecord) -> Result<
     }
 }
 
-fn header(record: &SessionRecord, runs: &[RunRecord]) -> String {
+fn header(record: &SessionRecord, runs: &[RunRecord]) -> Painted {
     let data = &record.data;
-    let mut text = format!("{}\n", look::line(record));
+    let mut text = look::line(record);
+    text.push_str("\n");
     let mut row = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
             text.push_str(&format!("  {name:<9} {}\n", plain(value)));

@@ -5,7 +5,11 @@ use std::{borrow::Cow, io, io::IsTerminal, io::Write, process::ExitCode, time::D
 use offspring_protocol::{RunState, Timestamp};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::{
+    charset,
+    failure::Failure,
+    paint::{self, Painted},
+};
 
 /// The text without what could steer a terminal (rule W11): control characters become U+FFFD, and so do
 /// those that reorder a line. Tabs become spaces.
@@ -76,15 +80,16 @@ pub(crate) fn instant(at: Timestamp) -> String {
 /// One character for a state.
 pub(crate) fn sign(state: Option<RunState>) -> &'static str {
     use offspring_protocol::Outcome::{Cancelled, Completed, Failed, Interrupted};
-    match state {
-        None => "·",
-        Some(RunState::Pending) => "…",
-        Some(RunState::Running) => "▶",
-        Some(RunState::Ended(Completed)) => "✓",
-        Some(RunState::Ended(Failed)) => "✗",
-        Some(RunState::Ended(Cancelled)) => "⊘",
-        Some(RunState::Ended(Interrupted)) => "!",
-    }
+    let [utf8, ascii] = match state {
+        None => ["·", "."],
+        Some(RunState::Pending) => ["…", "~"],
+        Some(RunState::Running) => ["▶", ">"],
+        Some(RunState::Ended(Completed)) => ["✓", "+"],
+        Some(RunState::Ended(Failed)) => ["✗", "x"],
+        Some(RunState::Ended(Cancelled)) => ["⊘", "/"],
+        Some(RunState::Ended(Interrupted)) => ["!", "!"],
+    };
+    if charset::is_utf8() { utf8 } else { ascii }
 }
 
 /// The word for a state; a session without a run has none.
@@ -94,7 +99,16 @@ pub(crate) fn word(state: Option<RunState>) -> &'static str {
 
 /// An agent's text for stdout: as it is for a pipe, which loses nothing, and harmless for a terminal (W11).
 pub(crate) fn for_stdout(text: &str) -> Cow<'_, str> {
-    if io::stdout().is_terminal() { Cow::Owned(plain_lines(text)) } else { Cow::Borrowed(text) }
+    harmless(text, io::stdout().is_terminal())
+}
+
+/// The same for stderr.
+pub(crate) fn for_stderr(text: &str) -> Cow<'_, str> {
+    harmless(text, io::stderr().is_terminal())
+}
+
+fn harmless(text: &str, on_terminal: bool) -> Cow<'_, str> {
+    if on_terminal { charset::shown(Cow::Owned(plain_lines(text))) } else { Cow::Borrowed(text) }
 }
 
 /// The same for a line of JSON, which loses nothing either way: what could steer a terminal stands only in strings, and can be
@@ -105,11 +119,13 @@ pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<String, serde_json::E
 }
 
 pub(crate) fn by_number(json: &str) -> String {
+    let numbers = |c: char| -> String {
+        c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    };
     let shown = json.chars().map(|c| match c {
         '\n' => "\n".to_owned(),
-        c if plain(c.encode_utf8(&mut [0; 4])) == "\u{fffd}" && c != '\u{fffd}' => {
-            format!("\\u{:04x}", u32::from(c))
-        }
+        c if plain(c.encode_utf8(&mut [0; 4])) == "\u{fffd}" && c != '\u{fffd}' => numbers(c),
+        c if !c.is_ascii() && !charset::is_utf8() => numbers(c),
         c => c.to_string(),
     });
     shown.collect()
@@ -140,6 +156,13 @@ fn not_written(error: &io::Error) -> io::Error {
 
 /// Writes a line to stderr. When nobody reads it any more there is nobody to be told so.
 pub(crate) fn tell(line: &str) {
+    let shown =
+        if io::stderr().is_terminal() { charset::shown(Cow::Borrowed(line)) } else { Cow::Borrowed(line) };
+    tell_as_is(&shown);
+}
+
+/// The same for a line that is harmless already and may have our own sequences in it.
+pub(crate) fn tell_as_is(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
@@ -155,6 +178,11 @@ pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
 /// Prints text for people and gives the exit code of a command that did what it was asked.
 pub(crate) fn finish(text: &str) -> Result<ExitCode, Failure> {
     print(&for_stdout(text))
+}
+
+/// The same for text with colours.
+pub(crate) fn finish_painted(text: &Painted) -> Result<ExitCode, Failure> {
+    print(&text.render(paint::is_wanted(io::stdout().is_terminal()), for_stdout))
 }
 
 /// The same for programs.

@@ -10,8 +10,9 @@ use crate::{
     failure::Failure,
     find,
     look::{self, SessionJson, branches},
+    paint::Painted,
     rerun, store,
-    text::{finish, plain, tell, word},
+    text::{finish, finish_painted, plain, tell, word},
 };
 
 #[derive(Debug, Args)]
@@ -42,7 +43,6 @@ pub(crate) async fn tree(db: Option<PathBuf>, args: &Tree) -> Result<ExitCode, F
     let (manager, place) = store::manager(db).await?;
     let top = find::session(&manager, &args.session).await?;
     let records = manager.subtree(&top.data.id).await?;
-    let mut hint = None;
     let text = if args.json {
         let depth = records.iter().map(|record| record.data.depth).max().unwrap_or_default();
         let sessions = records.iter().map(SessionJson::from).collect();
@@ -52,20 +52,21 @@ pub(crate) async fn tree(db: Option<PathBuf>, args: &Tree) -> Result<ExitCode, F
     } else if args.dot {
         dot(&records)
     } else {
-        hint = rerun::hint(&manager, &place, &records).await?;
-        pretty(&records)
+        let code = finish_painted(&pretty(&records))?;
+        rerun::hint(&manager, &place, &records).await?.iter().for_each(|hint| tell(hint));
+        return Ok(code);
     };
-    let code = finish(&text)?;
-    hint.iter().for_each(|hint| tell(hint));
-    Ok(code)
+    finish(&text)
 }
 
 /// The tree for a terminal.
-pub(crate) fn pretty(records: &[SessionRecord]) -> String {
+pub(crate) fn pretty(records: &[SessionRecord]) -> Painted {
     let drawn = branches(records, |record| &record.data.id, |record| record.data.parent_id.as_ref());
-    let mut text = String::new();
+    let mut text = Painted::default();
     for (branch, record) in drawn {
-        text.push_str(&format!("{branch}{}  {}\n", look::line(record), record.data.id));
+        text.push_str(&branch);
+        text.append(look::line(record));
+        text.push_str(&format!("  {}\n", record.data.id));
     }
     text
 }

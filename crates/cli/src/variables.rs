@@ -16,6 +16,10 @@ pub(crate) const TERM: &str = "TERM";
 
 /// What says which language and characters a terminal has; the first that is set.
 pub(crate) const LOCALE: [&str; 3] = ["LC_ALL", "LC_CTYPE", "LANG"];
+/// No colours, whatever the terminal is.
+pub(crate) const NO_COLOR: &str = "NO_COLOR";
+/// Colours, whatever it is.
+pub(crate) const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
 
 /// Each variable and what it does.
 pub(crate) const TABLE: &[(&str, &str)] = &[
@@ -32,7 +36,18 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
     ("XDG_RUNTIME_DIR", "where a pool that runs has its private directory (socket, scratch files)"),
     ("TMPDIR", "the same, where `XDG_RUNTIME_DIR` is not set; default: `/tmp`"),
     (PATH, "where `git` and the programs of agents without a `/` are found, unless an agent has its own"),
-    (TERM, "with `dumb` nothing is redrawn in place"),
+    (TERM, "with `dumb`, or not set, nothing is redrawn in place or coloured"),
+    (NO_COLOR, "set to anything: no colours, unless `--color always` asks for them"),
+    (
+        CLICOLOR_FORCE,
+        "set to anything but `0`: colours also in a pipe, unless `NO_COLOR` or `--color` says otherwise",
+    ),
+    (
+        LOCALE[0],
+        "the locale: with one that is not of UTF-8 trees are drawn in ASCII, and what a terminal cannot show is `?`",
+    ),
+    (LOCALE[1], "the same, where `LC_ALL` is not set"),
+    (LOCALE[2], "the same, where neither is set; without any of the three it is UTF-8"),
     (
         "GIT_*",
         "not passed on to the `git` that is asked for the project, but for `GIT_CONFIG*` and `GIT_CEILING*`",

@@ -7,9 +7,10 @@ use offspring_protocol::{Envelope, Event, SessionData};
 use offspring_sessions::{SessionManager, StoreError, store::TreeQuery};
 
 use crate::{
+    charset::glyphs,
     failure::Failure,
     find, show, signals, store,
-    text::{json_line, out, plain_lines},
+    text::{for_stdout, out, out_json, plain_lines},
 };
 
 #[derive(Debug, Args)]
@@ -57,13 +58,15 @@ pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode,
         if !envelope.session.path.contains(&top.id) {
             continue;
         }
-        let line = if args.json { Some(json_line(&*envelope)?) } else { words(&envelope) };
-        if let Some(line) = line {
-            match out(&line) {
-                // `watch | head` has seen enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-                written => written?,
-            }
+        let written = if args.json {
+            out_json(&*envelope)
+        } else {
+            words(&envelope).map_or(Ok(()), |line| out(&for_stdout(&line)))
+        };
+        match written {
+            // `watch | head` has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+            written => written?,
         }
     }
 }
@@ -100,5 +103,11 @@ fn words(envelope: &Envelope) -> Option<String> {
         "  ".repeat(usize::try_from(envelope.session.depth).unwrap_or(0)),
         envelope.session.agent_name
     );
-    Some(plain_lines(&said).lines().map(|line| format!("{who} │ {line}")).map(|line| line + "\n").collect())
+    Some(
+        plain_lines(&said)
+            .lines()
+            .map(|line| format!("{who} {} {line}", glyphs().wall))
+            .map(|line| line + "\n")
+            .collect(),
+    )
 }

@@ -14,7 +14,7 @@ use offspring_process::{
 use tokio::io::AsyncReadExt;
 
 use super::{Finding, Level};
-use crate::{GUARD, variables};
+use crate::{GUARD, screen::Size, variables};
 
 /// A program that is asked whether it works gets this long.
 const ASKED: Duration = Duration::from_secs(5);
@@ -186,7 +186,7 @@ fn terminal() -> Finding {
             ..Finding::ok("terminal", format!("stderr is no terminal, {term}: `run` prints lines"))
         };
     }
-    let (rows, columns) = console::Term::stderr().size();
+    let Size { rows, columns } = Size::of_stderr();
     Finding::ok("terminal", format!("{columns}x{rows}, {term}"))
 }
 
