@@ -56,9 +56,9 @@ pub(crate) enum Command {
     Task(crate::task::Task),
     /// Write a first pool that runs as it is: a manifest with comments, and its scripts.
     Init(crate::init::Init),
-    /// Say what is wrong with a manifest, or what is in it and which limits are in force; run nothing.
+    /// Say what is wrong with a manifest, or what is in it; run nothing.
     Check(crate::check::Check),
-    /// Say what is found, what is missing, where sessions are and how big, and what was left behind; change nothing.
+    /// Say what is missing, where sessions are and how big, what was left behind.
     Doctor(crate::doctor::Doctor),
     /// Print a JSON Schema.
     Schema(crate::schema::Schema),
