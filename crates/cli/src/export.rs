@@ -16,6 +16,7 @@ use crate::{
 };
 
 pub(crate) mod document;
+mod otlp;
 mod sink;
 
 use sink::{Sink, Text};
@@ -23,7 +24,9 @@ use sink::{Sink, Text};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     offspring export latest -o tree.json\n  \
-    offspring export latest --format mermaid\n\n\
+    offspring export latest --format mermaid\n  \
+    offspring export latest --format otlp | curl --data-binary @- -H 'content-type: application/json' \
+    http://localhost:4318/v1/traces\n\n\
     json holds everything a store has of a tree, and `offspring import` makes the same tree of it elsewhere. \
     Of a session below a root it holds that session and everything below, which cannot be imported.")]
 pub(crate) struct Export {
@@ -53,6 +56,8 @@ pub(crate) enum Format {
     Mermaid,
     /// A graph for Graphviz.
     Dot,
+    /// Spans for OpenTelemetry: a trace, one span per run, without what was asked and answered.
+    Otlp,
 }
 
 /// A tree at one moment, or a part of one.
@@ -83,7 +88,10 @@ impl Picture {
 }
 
 pub(crate) async fn export(db: Option<PathBuf>, args: &Export) -> Result<ExitCode, Failure> {
-    let text = if args.format == Format::Json { Text::Json } else { Text::Plain };
+    let text = match args.format {
+        Format::Json | Format::Otlp => Text::Json,
+        Format::Mermaid | Format::Dot => Text::Plain,
+    };
     let (manager, _) = store::manager(db).await?;
     let top = find::session(&manager, &args.session).await?;
     let mut sink = Sink::open(args.output.as_deref(), args.force, text)?;
@@ -115,6 +123,7 @@ async fn write(
     match args.format {
         Format::Json => document::write(manager, &picture, args.with_manifest, sink).await,
         Format::Mermaid => sink.put(&tree::mermaid(&picture.sessions)),
+        Format::Otlp => otlp::write(manager, &picture, sink).await,
         Format::Dot => sink.put(&tree::dot(&picture.sessions)),
     }
 }
