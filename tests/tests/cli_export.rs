@@ -4,10 +4,12 @@
 use std::{
     io::Read,
     os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
     process::Stdio,
+    time::Duration,
 };
 
-use offspring_tests::{World, terminal::Terminal};
+use offspring_tests::{World, processes::SignalName as Signal, terminal::Terminal};
 use serde_json::Value;
 
 #[path = "looking/plant.rs"]
@@ -149,7 +151,7 @@ fn w11_a_terminal_gets_no_control_character_and_a_pipe_loses_none() {
     let world = ran();
     let piped = world.offspring(&["export"]).with(0).stdout;
     assert!(piped.contains('\u{9b}') && piped.contains("\\u001b[31m"), "it is in the data as it came");
-    for format in ["json", "mermaid", "dot"] {
+    for format in ["json", "otlp", "mermaid", "dot"] {
         let terminal = Terminal::start(&world.command(&["export", "--format", format]), 40, 300);
         let (code, shown) = terminal.finish();
         assert_eq!(code, Some(0), "{shown}");
@@ -215,6 +217,62 @@ fn no_name_gets_out_of_its_label() {
     }
     assert_eq!(lines.clone().filter(|line| line.contains("->")).count(), HOSTILE.len());
     assert_eq!(lines.last(), Some("}"));
+}
+
+/// The fixture's own version of the program, which is no part of what is compared.
+fn at_this_version(fixture: &str) -> String {
+    let version = |version: &str| format!("\"service.version\",\"value\":{{\"stringValue\":\"{version}\"");
+    let scope = |version: &str| format!("\"name\":\"offspring\",\"version\":\"{version}\"");
+    let now = env!("CARGO_PKG_VERSION");
+    fixture.replace(&version("0.1.0"), &version(now)).replace(&scope("0.1.0"), &scope(now))
+}
+
+#[test]
+fn spans_of_a_tree_are_those_that_the_published_types_of_otlp_read() {
+    // `tests/downstream/otlp` reads this file with the types that OpenTelemetry publishes.
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/exports");
+    let world = World::new();
+    world.offspring(&["import", fixtures.join("1.json").to_str().unwrap()]).with(0);
+    let written = world.offspring(&["export", "--format", "otlp"]).with(0).stdout;
+    let fixture = std::fs::read_to_string(fixtures.join("1.otlp.json")).unwrap();
+    assert_eq!(written, at_this_version(&fixture));
+    assert!(!written.contains("What would you fix") && !written.contains("mits in 2 hours"), "{written}");
+}
+
+#[test]
+fn spans_follow_the_tree_also_while_it_runs() {
+    let world = World::new();
+    world.pool(&POOL.replace("[cat]", "[sh, -c, 'sleep @SLEEP@']"));
+    let running = world.start("mid", "x", &["--quiet"]);
+    world.until_sleepers(1);
+    let document = world.json(&["export", "--format", "otlp"]);
+    running.send(Signal::INT);
+    assert_eq!(running.finish().code, Some(130));
+    let spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+    let hex = |value: &Value, digits: usize| {
+        let text = value.as_str().unwrap();
+        assert!(
+            text.len() == digits && text.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c)),
+            "{text}"
+        );
+        text.to_owned()
+    };
+    assert_eq!(spans.len(), 2);
+    assert_eq!(hex(&spans[1]["parentSpanId"], 16), hex(&spans[0]["spanId"], 16));
+    assert_eq!(hex(&spans[1]["traceId"], 32), hex(&spans[0]["traceId"], 32));
+    assert!(spans[0].get("parentSpanId").is_none());
+    for span in spans {
+        let nanos = |key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+        assert!(nanos("endTimeUnixNano") >= nanos("startTimeUnixNano"));
+        assert_eq!(span["status"], serde_json::json!({ "code": 0 }));
+    }
+    // The same run is the same span in every export; of a part of a tree too.
+    let leaf = world.tree("latest")[1]["id"].as_str().unwrap().to_owned();
+    let again = world.json(&["export", &leaf, "--format", "otlp"]);
+    let again = &again["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+    assert_eq!((&again["spanId"], &again["traceId"]), (&spans[1]["spanId"], &spans[1]["traceId"]));
+    assert_eq!(again["status"]["code"], 2);
+    world.until_nothing_lives(Duration::from_secs(10));
 }
 
 /// Bytes of memory the process has had at most.
