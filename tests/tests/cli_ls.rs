@@ -8,7 +8,10 @@ fn roots_are_listed_newest_first_with_state_time_and_title() {
     let world = World::new();
     world.pool("agents:\n  a: {type: command, command: [sh, -c, 'offspring task b x']}\n  b: {type: command, command: [cat]}\n  bad: {type: command, command: [false]}\nentry: a\n");
     let done = world.offspring(&["ls"]).with(1);
-    assert!(done.stderr.contains("no sessions yet") && done.stderr.contains("run a pool first"), "{done:?}");
+    assert!(
+        done.stderr.contains("no sessions yet") && done.stderr.contains("offspring run MANIFEST PROMPT"),
+        "{done:?}"
+    );
     assert!(!world.db().exists(), "looking makes nothing");
 
     world.run("a", "the first\nquestion", &["--quiet"]).with(0);

@@ -96,7 +96,10 @@ offspring task echo x --cwd nowhere 2>$e; echo \"$? $(cat $e)\"
         lines.iter().any(|line| line.starts_with("1 error: there is no node `ecko`; did you mean `echo`?")),
         "{lines:?}"
     );
-    assert!(lines.iter().any(|line| line.starts_with("2 error: what should echo be asked?")), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("2 error: there is no prompt: what should echo be asked?")),
+        "{lines:?}"
+    );
     assert!(
         lines.iter().any(|line| line.starts_with("1 error: this session has no task task_none")),
         "{lines:?}"

@@ -4,13 +4,18 @@
 //! the outcome. It gets an explicit environment (rule W10), a process group and a guard of its own (rule
 //! L14), the session's working directory, and the means to delegate.
 
-use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use offspring_delegation::{
     Agent, BuildError, Delegator, NodeFactory, NodeSpec, OnExit, Prompt, Variable, Worker,
 };
-use offspring_process::{Environment, GuardProgram, resolve_program};
+use offspring_process::{Environment, GuardProgram, ProgramError, resolve_program};
 use offspring_protocol::{AgentType, NodeName, SessionLimits};
 use offspring_sessions::{Answer, RunContext, RunError};
 use serde::Deserialize;
@@ -214,7 +219,7 @@ impl Command {
             }
         }
         let program = resolve_program(program.as_ref(), &spec.manifest_dir, environment.get("PATH"))
-            .map_err(|error| BuildError::key("command", error.to_string()))?;
+            .map_err(|error| no_program(program, &spec.manifest_dir, &error))?;
         // Nothing of a run we are ourselves in reaches ours.
         for ours in [variables::SOCKET, variables::TOKEN, variables::SESSION] {
             environment = environment.without(ours);
@@ -247,6 +252,50 @@ impl Command {
     }
 }
 
+/// Why a program cannot be run, with the name as the manifest has it.
+fn no_program(program: &str, manifest_dir: &Path, error: &ProgramError) -> BuildError {
+    let is_path = program.contains('/');
+    let beside = manifest_dir.join(program.trim_start_matches("./"));
+    let (message, help) = match error {
+        ProgramError::NotFound { .. } if is_path => (
+            format!("there is no program `{program}`"),
+            format!("a path is seen from the manifest's directory, {}", manifest_dir.display()),
+        ),
+        ProgramError::NotFound { .. } if !program.is_empty() && beside.is_file() => (
+            format!("the program `{program}` is not on PATH"),
+            format!("write `./{program}` for the file beside the manifest"),
+        ),
+        ProgramError::NotFound { looked_in, .. } if program.is_empty() || looked_in.contains("no PATH") => {
+            (error.to_string(), "name a program by its path".to_owned())
+        }
+        ProgramError::NotFound { .. } => (
+            format!("the program `{program}` is not on PATH"),
+            "look for a misspelling, install it, or name it by its path".to_owned(),
+        ),
+        ProgramError::NotExecutable { path } => {
+            let path = if is_path { &beside } else { path };
+            (format!("`{program}` is not executable"), format!("try: chmod +x {}", path.display()))
+        }
+        ProgramError::IsDirectory { .. } => {
+            (format!("`{program}` is a directory, not a program"), "name the program in it".to_owned())
+        }
+        other => return BuildError::key("command", other.to_string()),
+    };
+    BuildError::key("command", message).help(help)
+}
+
+/// Why a prompt cannot be an argument: systems allow neither a NUL byte nor more than 128 KiB.
+fn no_argument(prompt: &str) -> Option<String> {
+    let why = if prompt.len() > MAX_ARGUMENT_BYTES {
+        format!("the prompt has {} bytes and an argument may have {MAX_ARGUMENT_BYTES}", prompt.len())
+    } else if prompt.contains('\0') {
+        "the prompt holds a NUL byte, which no argument may".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("{why}; use `prompt: stdin` or `prompt: file` for this agent"))
+}
+
 impl Agent for Command {
     fn name(&self) -> &NodeName {
         &self.name
@@ -270,6 +319,10 @@ impl Agent for Command {
 
     fn stop_grace(&self) -> Duration {
         self.stop_grace + STOP_SLACK
+    }
+
+    fn refuses(&self, prompt: &Prompt) -> Option<String> {
+        if self.prompt == PromptBy::Argument { no_argument(&prompt.text) } else { None }
     }
 
     fn on_exit(&self) -> OnExit {

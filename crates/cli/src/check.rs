@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     exit,
     failure::Failure,
-    run,
+    load, run,
     store::Place,
     text::{counted, finish, finish_json, plain, shell_word},
     variables,
@@ -54,7 +54,10 @@ pub(crate) fn check(db: Option<PathBuf>, args: &Check) -> Result<ExitCode, Failu
             Failure::from(error).report();
             return Ok(ExitCode::from(exit::USAGE));
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            load::refuse_missing(&args.manifest)?;
+            return Err(error.into());
+        }
     };
     let found = Found::of(&manifest, db);
     if args.json { finish_json(&found.json()) } else { finish(&found.text()) }

@@ -1,6 +1,6 @@
 //! How the program says that something went wrong: what, where, what to do.
 
-use std::{fmt::Display, process::ExitCode};
+use std::{fmt::Display, io, process::ExitCode};
 
 use crate::{
     exit,
@@ -34,7 +34,8 @@ impl Failure {
     /// Says it on stderr.
     pub(crate) fn report(&self) -> ExitCode {
         // Lines stay lines; nothing else that could steer a terminal gets through (W11).
-        let lines: Vec<String> = self.message.lines().map(|line| plain(line).into_owned()).collect();
+        let message = without_numbers(&self.message);
+        let lines: Vec<String> = message.lines().map(|line| plain(line).into_owned()).collect();
         tell(&format!("error: {}", lines.join("\n")));
         ExitCode::from(self.code)
     }
@@ -44,6 +45,31 @@ impl Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
+}
+
+/// What the system says about a file, in words that a person uses.
+pub(crate) fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::NotADirectory => "a part of the path is no directory".to_owned(),
+        io::ErrorKind::InvalidFilename => "no file can have such a name".to_owned(),
+        _ => without_numbers(&error.to_string()),
+    }
+}
+
+/// The text without the numbers of errors that the standard library puts behind the system's words.
+fn without_numbers(text: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut pieces = text.split(BEFORE);
+    let mut whole = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => whole.push_str(rest),
+            _ => whole.extend([BEFORE, piece]),
+        }
+    }
+    whole
 }
 
 macro_rules! failures {
@@ -61,11 +87,30 @@ failures!(
     offspring_sessions::Refused,
     offspring_agents::endpoint::ClientError,
     serde_json::Error,
-    std::io::Error,
+    io::Error,
 );
 
 impl From<offspring_pool::ManifestError> for Failure {
     fn from(error: offspring_pool::ManifestError) -> Self {
         Self::usage(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out_and_nothing_else_is() {
+        let error = io::Error::from_raw_os_error(28);
+        assert_eq!(reason(&error), "No space left on device");
+        for (text, shown) in [
+            ("a (os error 2); b (os error 17)", "a; b"),
+            ("a (os error two)", "a (os error two)"),
+            ("(os error 2)", "(os error 2)"),
+            ("a (os error 2", "a (os error 2"),
+        ] {
+            assert_eq!(without_numbers(text), shown);
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     failure::Failure,
-    run::program,
+    summary::program,
     text::{finish, finish_json, plain, shell_word},
 };
 

@@ -18,11 +18,13 @@ mod help;
 mod import;
 mod init;
 mod live;
+mod load;
 mod look;
 mod ls;
 mod man;
 mod pages;
 mod paint;
+mod prompt;
 mod reference;
 mod rerun;
 mod run;
@@ -31,18 +33,21 @@ mod screen;
 mod show;
 mod signals;
 mod store;
+mod summary;
 mod task;
 mod text;
 mod tree;
+mod usage;
 mod variables;
 mod watch;
 
 use std::{io::Write, process::ExitCode};
 
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 
 use args::{Arguments, Command};
 use failure::Failure;
+use text::{finish, tell};
 
 /// The hidden subcommand under which this program is the guard of an agent's process.
 const GUARD: &str = "__guard";
@@ -61,9 +66,20 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Nobody may be listening any more; the code says it all the same.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+            let text = error.render().to_string();
+            return match error.kind() {
+                // What was asked for: a page of help, the version.
+                _ if !error.use_stderr() => finish(&text).unwrap_or_else(|failure| failure.report()),
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                    tell(text.trim_end());
+                    ExitCode::from(exit::USAGE)
+                }
+                _ => {
+                    let words: Vec<String> =
+                        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+                    Failure::usage(usage::message(&error, &words)).report()
+                }
+            };
         }
     };
     log();

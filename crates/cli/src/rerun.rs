@@ -17,9 +17,10 @@ use offspring_sessions::{SessionManager, SessionRecord, store::TreeQuery};
 use crate::{
     args::VERSION,
     failure::Failure,
-    find,
-    run::{self, Again, Job, program_on},
+    find, load,
+    run::{self, Again, Job},
     store::{self, Place},
+    summary::program_on,
     text::{plain, tell},
 };
 
@@ -157,7 +158,7 @@ impl Source {
 
     fn manifest(&self, old: &SessionId, origin: &Origin) -> Result<Manifest, Failure> {
         if let Self::Other(file) = self {
-            return Ok(Manifest::load(file)?);
+            return load::manifest(file);
         }
         let path = origin.manifest_path.as_deref().map(Path::new).ok_or_else(|| {
             Failure::new(format!(

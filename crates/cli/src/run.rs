@@ -11,7 +11,10 @@ use std::{
 use clap::Args;
 use offspring_agents::CommandFactory;
 use offspring_delegation::{Delegator, Recall, RootOptions, RootResult, RootRun};
-use offspring_pool::{Manifest, Pool, PromptError, Registry, manifest::Storage};
+use offspring_pool::{
+    Manifest, Pool, PromptError, Registry,
+    manifest::{Problem, Storage},
+};
 use offspring_process::GuardProgram;
 use offspring_protocol::{NodeName, Origin, Outcome, SessionId, SessionInfo, Timestamp};
 use offspring_sessions::{ManagerOptions, QueueLimits, Scope, SessionManager, SessionStore, ids};
@@ -21,12 +24,14 @@ use tokio::task::JoinHandle;
 use crate::{
     GUARD,
     args::VERSION,
-    failure::Failure,
+    failure::{Failure, reason},
     live::Live,
+    load,
+    prompt::{MaxPrompt, PromptArgs},
     signals::{Signals, Watched},
     store::{self, Place},
-    task::read_prompt,
-    text::{counted, duration, for_stdout, out, out_json, plain, shell_word, tell},
+    summary::{FirstFailed, Summary, program_on},
+    text::{for_stdout, out, out_json, tell},
     variables,
 };
 
@@ -34,12 +39,13 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     offspring run pool.yaml \"Review the change\"\n  \
     git diff | offspring run pool.yaml - --node reviewer --dir ../project\n  \
+    offspring run pool.yaml --prompt-file question.md\n  \
     offspring run pool.yaml \"Ship it\" --json | jq -r 'select(.event.kind == \"answer\").event.data.text'")]
 pub(crate) struct Run {
     /// The pool's manifest.
     pub(crate) manifest: PathBuf,
-    /// What is asked; `-` reads it from stdin.
-    pub(crate) prompt: String,
+    #[command(flatten)]
+    pub(crate) prompt: PromptArgs,
     /// The node to run instead of the manifest's entry.
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
@@ -89,13 +95,20 @@ pub(crate) struct Again {
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
     refuse_inside(args.new_root)?;
     let started = Instant::now();
+    load::refuse_swapped(&args.manifest, args.prompt.prompt.as_deref())?;
+    let manifest = load::manifest(&args.manifest)?;
     let dir = directory(args.dir.as_deref())?;
-    let prompt = if args.prompt == "-" { read_prompt()? } else { args.prompt.clone() };
-    if prompt.trim().is_empty() {
-        return Err(Failure::usage("the prompt is empty: say what the pool is asked"));
+    let node = args.node.as_deref().map(NodeName::new).transpose();
+    let node = node.map_err(|bad| Failure::usage(format!("--node: {bad}")))?;
+    if !args.prompt.is_given() {
+        return Err(Failure::usage(format!(
+            "there is no prompt: what should the pool be asked?\n\
+             offspring run {} PROMPT; `-` reads it from stdin, --prompt-file FILE from a file",
+            args.manifest.display()
+        )));
     }
-    let manifest = Manifest::load(&args.manifest)?;
-    let node = args.node.as_deref().map(NodeName::new).transpose().map_err(Failure::usage)?;
+    let max = manifest.limits().max_prompt_bytes;
+    let prompt = args.prompt.read(&MaxPrompt { bytes: max, set_by: "limits.max_prompt_bytes" })?;
     check(&manifest, node.as_ref(), &prompt)?;
     let place = Place::choose(db, of_manifest(&manifest))?;
     let Run { json, quiet, .. } = args;
@@ -149,11 +162,11 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     let lines = json.then(|| tokio::task::spawn_blocking(move || runtime.block_on(lines)));
     let live = Live::start(pool.manager(), &session, heard, quiet);
     let signals = signals.watched({
-        let (abandon, root) = (live.abandoning(), session.id.clone());
+        let (abandon, root, program) = (live.abandoning(), session.id.clone(), program_on(&place));
         move |interrupts| {
             abandon();
             if interrupts {
-                tell(&format!("forced; look at it with: {} tree {root}", program()));
+                tell(&format!("forced; look at it with: {program} tree {root}"));
             }
         }
     });
@@ -161,13 +174,20 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     let ending = signals.over();
     let seen = live.finish().await;
 
+    let records = pool.manager().subtree(&session.id).await;
+    let first_failed = match &records {
+        Ok(records) => FirstFailed::find(pool.manager(), records).await,
+        Err(_) => None,
+    };
     let answered = match lines {
-        Some(lines) => {
-            lines.await.unwrap_or(Ok(0)).and_then(|seq| out_json(&AnswerLine::new(&session, seq, &result)))
-        }
+        Some(lines) => lines
+            .await
+            .unwrap_or(Ok(0))
+            .and_then(|seq| out_json(&AnswerLine::new(&session, seq, &result, first_failed.as_ref()))),
         None => print_answer(&result.answer),
     };
-    let mut summary = Summary::read(&pool, &session.id, &result, started.elapsed(), &place).await?;
+    let stored = (&place, pool.manager().store().info().to_string());
+    let mut summary = Summary::new(&records?, &session.id, &result, first_failed, started.elapsed(), stored);
     if place.identity() != stored_in {
         summary.is_lost();
     }
@@ -192,15 +212,16 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
 pub(crate) fn directory(named: Option<&Path>) -> Result<String, Failure> {
     let dir = named.unwrap_or(Path::new("."));
     let shown = dir.display();
+    let what_to_do = "name the directory the agents work in, or leave --dir out for the current one";
+    let wrong = |why: &str| Failure::usage(format!("--dir {shown}: {why}\n{what_to_do}"));
     let found = dir.canonicalize().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::usage(format!("--dir {shown} does not exist")),
-        _ => Failure::usage(format!("--dir {shown}: {error}")),
+        io::ErrorKind::NotFound => wrong("no such directory"),
+        _ => wrong(&reason(&error)),
     })?;
     if !found.is_dir() {
-        return Err(Failure::usage(format!("--dir {shown} is not a directory")));
+        return Err(wrong("it is not a directory"));
     }
-    let not_text =
-        |_| Failure::usage(format!("--dir {shown}: the path is not valid UTF-8 and cannot be stored"));
+    let not_text = |_| wrong("the path is not UTF-8 and cannot be stored");
     found.into_os_string().into_string().map_err(not_text)
 }
 
@@ -232,14 +253,25 @@ pub(crate) fn check(manifest: &Manifest, node: Option<&NodeName>, prompt: &str) 
     for node in Registry::default().with(factory).build(manifest, &known)? {
         known.add(node);
     }
-    let found = node.map_or(Ok(()), |name| known.node(name).map(drop).map_err(Failure::usage));
+    let asked = known.node(node.unwrap_or(manifest.entry()));
     // Nodes hold what knows them.
     known.clear();
+    let in_manifest =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", manifest.path().display()));
     let (bytes, max) = (prompt.len(), manifest.limits().max_prompt_bytes);
     if bytes as u64 > max {
-        return Err(Failure::usage(PromptError::TooLong { bytes, max }));
+        return Err(in_manifest(&PromptError::TooLong { bytes, max }));
     }
-    found
+    let asked = asked.map_err(|unknown| in_manifest(&unknown))?;
+    asked.takes(&prompt.into()).map_err(|refused| {
+        match manifest.agents().iter().find(|agent| agent.name == refused.node) {
+            Some(agent) => {
+                let place = agent.settings.place_of("prompt");
+                agent.settings.error(vec![Problem::at(place, refused.to_string())]).into()
+            }
+            None => in_manifest(&refused),
+        }
+    })
 }
 
 async fn open(manifest: &Manifest, place: &Place, again: Option<&Again>) -> Result<Pool, Failure> {
@@ -248,7 +280,8 @@ async fn open(manifest: &Manifest, place: &Place, again: Option<&Again>) -> Resu
     let commands = CommandFactory::new(program, Some(guard), place.file().map(Path::to_owned));
     commands.prepare().map_err(|error| {
         Failure::new(format!(
-            "no private directory for the agents' socket: {error}\nset TMPDIR to a directory you can write to"
+            "no private directory for the agents' socket: {}\nset TMPDIR to a directory you can write to",
+            reason(&error)
         ))
     })?;
     let registry = Registry::default().with(commands);
@@ -330,12 +363,19 @@ struct AnswerData<'a> {
     outcome: Outcome,
     text: &'a str,
     error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_failed: Option<&'a FirstFailed>,
 }
 
 impl<'a> AnswerLine<'a> {
-    fn new(root: &'a SessionInfo, seq: u64, result: &'a RootResult) -> Self {
+    fn new(
+        root: &'a SessionInfo,
+        seq: u64,
+        result: &'a RootResult,
+        first_failed: Option<&'a FirstFailed>,
+    ) -> Self {
         let RootResult { outcome, answer, error } = result;
-        let data = AnswerData { outcome: *outcome, text: answer, error: error.as_deref() };
+        let data = AnswerData { outcome: *outcome, text: answer, error: error.as_deref(), first_failed };
         Self {
             seq,
             at: ids::now(),
@@ -353,99 +393,4 @@ impl<'a> AnswerLine<'a> {
 fn print_answer(text: &str) -> io::Result<()> {
     out(&for_stdout(text))?;
     if text.is_empty() || text.ends_with('\n') { Ok(()) } else { out("\n") }
-}
-
-/// How to call this program: by its name where it is on PATH.
-pub(crate) fn program() -> String {
-    let ours = std::env::current_exe().ok();
-    let on_path = std::env::var_os(variables::PATH).and_then(|path| {
-        std::env::split_paths(&path).map(|dir| dir.join("offspring")).find(|found| found.is_file())
-    });
-    match (on_path.and_then(|found| found.canonicalize().ok()), ours) {
-        (Some(found), Some(ours)) if found == ours => "offspring".to_owned(),
-        (_, Some(ours)) => {
-            let here = std::env::current_dir().ok();
-            // With its `./`: a shell looks for a bare name on PATH only.
-            let short =
-                here.and_then(|here| ours.strip_prefix(here).map(|short| Path::new(".").join(short)).ok());
-            shell_word(&short.unwrap_or(ours).to_string_lossy()).into_owned()
-        }
-        (_, None) => "offspring".to_owned(),
-    }
-}
-
-/// How to call this program on a store.
-pub(crate) fn program_on(place: &Place) -> String {
-    match place.file() {
-        Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => {
-            format!("{} --db {}", program(), shell_word(&file.to_string_lossy()))
-        }
-        _ => program(),
-    }
-}
-
-/// The one line at the end.
-struct Summary {
-    outcome: Outcome,
-    error: Option<String>,
-    sessions: usize,
-    depth: u32,
-    failures: usize,
-    cancelled: usize,
-    wall: Duration,
-    stored: String,
-    look: Option<String>,
-}
-
-impl Summary {
-    async fn read(
-        pool: &Pool,
-        root: &SessionId,
-        result: &RootResult,
-        wall: Duration,
-        place: &Place,
-    ) -> Result<Self, Failure> {
-        let records = pool.manager().subtree(root).await?;
-        let count = |outcomes: &[Outcome]| {
-            let ends = records.iter().filter_map(|record| record.run_state()?.outcome());
-            ends.filter(|outcome| outcomes.contains(outcome)).count()
-        };
-        Ok(Self {
-            outcome: result.outcome,
-            error: result.error.clone(),
-            sessions: records.len(),
-            depth: records.iter().map(|record| record.data.depth).max().unwrap_or_default(),
-            failures: count(&[Outcome::Failed, Outcome::Interrupted]),
-            cancelled: count(&[Outcome::Cancelled]),
-            wall,
-            stored: pool.manager().store().info().to_string(),
-            look: place.file().map(|_| format!("{} tree {root}", program_on(place))),
-        })
-    }
-
-    /// Somebody took the file away: what was written is in no file that has a name.
-    fn is_lost(&mut self) {
-        self.stored.push_str(", which was removed or replaced meanwhile: nothing of this run is kept");
-        self.look = None;
-    }
-
-    fn print(&self) {
-        let why = self.error.as_deref().filter(|error| *error != self.outcome.as_str());
-        if let (Some(error), true) = (why, self.outcome != Outcome::Completed) {
-            tell(&format!("{}: {}", self.outcome.as_str(), plain(error.lines().next().unwrap_or_default())));
-        }
-        let Self { depth, failures, stored, .. } = self;
-        let wall = duration(self.wall);
-        let sessions = counted(self.sessions, "session", "sessions");
-        let outcome = self.outcome.as_str();
-        let cancelled =
-            if self.cancelled == 0 { String::new() } else { format!(", {} cancelled", self.cancelled) };
-        let line = format!(
-            "{outcome}: {sessions}, depth {depth}, {failures} failed{cancelled}, {wall}, stored in {stored}"
-        );
-        match &self.look {
-            Some(look) => tell(&format!("{line}; look at it with: {look}")),
-            None => tell(&line),
-        }
-    }
 }

@@ -92,11 +92,16 @@ fn state_directory() -> Result<PathBuf, Failure> {
 /// The manager of a command that looks at sessions. Runs whose program is gone are ended first (rule L13).
 pub(crate) async fn manager(db: Option<PathBuf>) -> Result<(SessionManager, Place), Failure> {
     let place = Place::choose(db, None)?;
-    if let Place::File(path) = &place
-        && !path.exists()
-    {
+    let Place::File(path) = &place else {
+        return Err(Failure::usage(
+            "nothing is kept in `memory:` once a run is over, so there is nothing to look at\n\
+             name the file of a store with --db FILE or OFFSPRING_DB",
+        ));
+    };
+    if !path.exists() {
         return Err(Failure::new(format!(
-            "no sessions yet: {} does not exist\nrun a pool first, or name another file with --db",
+            "no sessions yet: {} does not exist\n\
+             `offspring run MANIFEST PROMPT` starts the first; --db FILE or OFFSPRING_DB names another store",
             path.display()
         )));
     }

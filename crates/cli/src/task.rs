@@ -1,6 +1,6 @@
 //! `offspring task`: delegation from inside a run.
 
-use std::{io::Read, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use offspring_agents::endpoint::Client;
@@ -14,25 +14,31 @@ use offspring_protocol::{
 
 use crate::{
     failure::Failure,
+    prompt::{MaxPrompt, PromptArgs},
     text::{finish, finish_json, for_stdout, json_line, out, plain},
     variables,
 };
 
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "offspring task [OPTIONS] <NODE> <PROMPT>\n       offspring task nodes\n       \
+    override_usage = "offspring task [OPTIONS] <NODE> <PROMPT|--prompt-file FILE>\n       offspring task nodes\n       \
         offspring task status|output|cancel <TASK>",
     after_help = "Prints the child's answer. Exit codes: 0 completed, 1 failed or refused, 2 wrong use.\n\n\
         Examples, inside an agent's script:\n  \
         offspring task reviewer \"Look at src/\"\n  \
         git diff | offspring task reviewer -\n  \
+        offspring task reviewer --prompt-file notes.md\n  \
         id=$(offspring task --detach slow \"Measure\") && offspring task output \"$id\""
 )]
 pub(crate) struct Task {
     /// The node to delegate to (an agent, a team, or ask_WORKER), or one of nodes, status, output, cancel.
     pub(crate) node: String,
     /// What it is asked (`-` reads it from stdin), or the task's id.
+    #[arg(conflicts_with = "prompt_file")]
     pub(crate) prompt: Option<String>,
+    /// Read what it is asked from a file; `-` is stdin.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompt_file: Option<PathBuf>,
     /// Print the task's id at once and do not wait.
     #[arg(long)]
     pub(crate) detach: bool,
@@ -47,13 +53,16 @@ pub(crate) struct Task {
     pub(crate) json: bool,
 }
 
+/// The longest prompt that is sent at all.
+const MAX_PROMPT_BYTES: u64 = 64 << 20;
+
 pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
     let (Some(socket), Some(token)) =
         (std::env::var_os(variables::SOCKET), std::env::var(variables::TOKEN).ok())
     else {
         return Err(Failure::usage(
-            "this is not inside a run: `offspring task` makes a child of the session it is called in, and an agent \
-             of a pool calls it; to start a pool use `offspring run MANIFEST PROMPT`",
+            "this is not inside a run: `offspring task` makes a child of the session whose agent calls it\n\
+             to start a pool: offspring run MANIFEST PROMPT",
         ));
     };
     let json = args.json;
@@ -93,14 +102,16 @@ pub(crate) async fn task(args: Task) -> Result<ExitCode, Failure> {
 }
 
 async fn start(client: &mut Client, args: Task) -> Result<ExitCode, Failure> {
-    let Task { node, prompt, detach, description, cwd, json } = args;
-    let prompt = match prompt.as_deref() {
-        None => {
-            return Err(Failure::usage(format!("what should {node} be asked? offspring task {node} PROMPT")));
-        }
-        Some("-") => read_prompt()?,
-        Some(prompt) => prompt.to_owned(),
-    };
+    let Task { node, prompt, prompt_file, detach, description, cwd, json } = args;
+    let prompt = PromptArgs { prompt, prompt_file };
+    if !prompt.is_given() {
+        return Err(Failure::usage(format!(
+            "there is no prompt: what should {node} be asked? \
+             offspring task {node} PROMPT; `-` reads it from stdin, --prompt-file FILE from a file"
+        )));
+    }
+    // What the pool takes is less, and the pool says so.
+    let prompt = prompt.read(&MaxPrompt { bytes: MAX_PROMPT_BYTES, set_by: "of `offspring task`" })?;
     let node = NodeName::new(node).map_err(Failure::usage)?;
     let metadata = std::collections::BTreeMap::new();
     let params = TaskStartParams { node, prompt, description, detach, cwd, metadata };
@@ -109,13 +120,6 @@ async fn start(client: &mut Client, args: Task) -> Result<ExitCode, Failure> {
         return finish(&format!("{}\n", result.task.task));
     }
     answer(&result, json)
-}
-
-/// A whole prompt from stdin.
-pub(crate) fn read_prompt() -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes)?;
-    String::from_utf8(bytes).map_err(|_| Failure::usage("the prompt on stdin is not UTF-8"))
 }
 
 /// The answer on stdout as it is: a pipe loses nothing (W11).

@@ -56,7 +56,7 @@ impl Drop for Recalling {
 
 /// No node has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no node `{name}`{}; nodes: {}", suggestion.as_ref().map_or(String::new(), |s| format!("; did you mean `{s}`?")), list(available))]
+#[error("there is no node `{name}`; {}", what_there_is(suggestion.as_ref(), available))]
 pub struct UnknownNode {
     /// The name.
     pub name: NodeName,
@@ -66,9 +66,17 @@ pub struct UnknownNode {
     pub available: Vec<NodeName>,
 }
 
-fn list(names: &[NodeName]) -> String {
-    let names: Vec<&str> = names.iter().map(NodeName::as_str).collect();
-    names.join(", ")
+fn what_there_is(suggestion: Option<&NodeName>, available: &[NodeName]) -> String {
+    // A pool may have hundreds.
+    const LISTED: usize = 12;
+    if let Some(name) = suggestion {
+        return format!("did you mean `{name}`?");
+    }
+    let mut names: Vec<String> = available.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+    if available.len() > LISTED {
+        names.push(format!("{} more", available.len() - LISTED));
+    }
+    if names.is_empty() { "the pool has none".to_owned() } else { format!("there are: {}", names.join(", ")) }
 }
 
 /// How a root is run.

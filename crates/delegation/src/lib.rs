@@ -64,7 +64,7 @@ pub mod workers;
 pub use context::AgentContext;
 pub use delegator::{Delegator, DelegatorOptions, RootOptions, RootResult, RootRun, UnknownNode};
 pub use factory::{BuildError, NodeFactory, NodeSpec, Variable};
-pub use node::{Agent, Node, OnExit, Prompt, Team, TeamRun};
+pub use node::{Agent, Node, OnExit, Prompt, RefusedPrompt, Team, TeamRun};
 pub use recall::Recall;
 pub use slots::{SlotLimits, Slots};
 pub use subagent::{Subagent, TaskError, TaskRequest};

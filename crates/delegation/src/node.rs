@@ -30,6 +30,16 @@ impl From<String> for Prompt {
     }
 }
 
+/// A node cannot be asked this; found out before anything exists.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{node}` cannot be asked this: {reason}")]
+pub struct RefusedPrompt {
+    /// The node.
+    pub node: NodeName,
+    /// Why, and what to do about it.
+    pub reason: String,
+}
+
 /// What happens to children that still run when their agent has exited (rule L19).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnExit {
@@ -101,6 +111,12 @@ pub trait Agent: Send + Sync + 'static {
     /// What happens to children that outlive it (rule L19).
     fn on_exit(&self) -> OnExit {
         Default::default()
+    }
+
+    /// Why it cannot be asked this, and what to do about it; `None` when it can. Asked before a session
+    /// exists; must touch nothing.
+    fn refuses(&self, _prompt: &Prompt) -> Option<String> {
+        None
     }
 
     /// Does the work of one run and reports through `cx`.
@@ -180,6 +196,19 @@ impl Node {
         match self {
             Self::Agent(agent) => agent.agent_type(),
             Self::Team(_) | Self::TeamRun(_) => AgentType::Team,
+        }
+    }
+
+    /// Why it cannot be asked this: see [`Agent::refuses`]. A member of a team that cannot fails alone (rule L11).
+    ///
+    /// # Errors
+    /// [`RefusedPrompt`].
+    pub fn takes(&self, prompt: &Prompt) -> Result<(), RefusedPrompt> {
+        match self {
+            Self::Agent(agent) => agent
+                .refuses(prompt)
+                .map_or(Ok(()), |reason| Err(RefusedPrompt { node: agent.name().clone(), reason })),
+            Self::Team(_) | Self::TeamRun(_) => Ok(()),
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     delegator::{Delegator, UnknownNode},
-    node::{Node, Prompt},
+    node::{Node, Prompt, RefusedPrompt},
     tasks::{OpenTask, Task, lost, task_state},
     team::{self, How, TeamResult},
 };
@@ -56,6 +56,9 @@ pub enum TaskError {
     /// No such node.
     #[error(transparent)]
     UnknownNode(#[from] UnknownNode),
+    /// The node cannot be asked this.
+    #[error(transparent)]
+    Prompt(#[from] RefusedPrompt),
     /// Refused before anything existed.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -144,6 +147,7 @@ impl<'a> Subagent<'a> {
         request: TaskRequest,
     ) -> Result<Begun, TaskError> {
         let node = self.delegator.node(&request.node)?;
+        node.takes(&request.prompt)?;
         let key = ids::task();
         let call = match request.tool_call {
             Some(call) => call,

@@ -386,8 +386,11 @@ async fn an_unknown_node_is_an_error_that_names_what_was_probably_meant() {
     assert_eq!(unknown("y").suggestion, None, "of one letter every letter would be close");
     assert_eq!(unknown("zzz").available, [name("history"), name("survey"), name("x")]);
     let text = unknown("histroy").to_string();
-    assert_eq!(text, "there is no node `histroy`; did you mean `history`?; nodes: history, survey, x");
-    assert_eq!(unknown("report").to_string(), "there is no node `report`; nodes: history, survey, x");
+    assert_eq!(text, "there is no node `histroy`; did you mean `history`?");
+    assert_eq!(
+        unknown("report").to_string(),
+        "there is no node `report`; there are: `history`, `survey`, `x`"
+    );
     let (root, result) = world.run(asks("r", &world.delegator, "histroy"), "x").await;
     assert!(result.answer.contains("did you mean `history`"), "{}", result.answer);
     assert!(world.children(&root).await.is_empty());

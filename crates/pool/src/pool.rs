@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use offspring_delegation::{
-    Delegator, DelegatorOptions, Node, Prompt, RootOptions, RootRun, SlotLimits, UnknownNode,
+    Delegator, DelegatorOptions, Node, Prompt, RefusedPrompt, RootOptions, RootRun, SlotLimits, UnknownNode,
 };
 use offspring_protocol::{NodeName, SessionId, SessionLimits, control::MemberResult};
 use offspring_sessions::{
@@ -44,6 +44,9 @@ pub enum PromptError {
     /// The pool has no such node.
     #[error(transparent)]
     UnknownNode(#[from] UnknownNode),
+    /// The node cannot be asked this.
+    #[error(transparent)]
+    Prompt(#[from] RefusedPrompt),
     /// Refused, and nothing was made.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -154,7 +157,7 @@ impl Pool {
         options: RootOptions,
     ) -> Result<RootRun, PromptError> {
         let node = self.node(node)?;
-        self.check(&prompt)?;
+        self.check(&node, &prompt)?;
         Ok(self.delegator.run_root(node, prompt, options).await?)
     }
 
@@ -164,7 +167,7 @@ impl Pool {
     /// [`PromptError`]; `UnknownNode` when the manifest no longer has the node of the session.
     pub async fn prompt(&self, session: &SessionId, prompt: Prompt) -> Result<RootRun, PromptError> {
         let node = self.node_of(session).await?;
-        self.check(&prompt)?;
+        self.check(&node, &prompt)?;
         Ok(self.delegator.prompt_root(session, node, prompt).await?)
     }
 
@@ -178,7 +181,7 @@ impl Pool {
         prompt: Prompt,
     ) -> Result<MemberResult, PromptError> {
         let node = self.node_of(session).await?;
-        self.check(&prompt)?;
+        self.check(&node, &prompt)?;
         Ok(self.delegator.prompt_child(session, node, prompt).await?)
     }
 
@@ -188,9 +191,12 @@ impl Pool {
         Ok(self.delegator.node(&record.data.agent_name)?)
     }
 
-    fn check(&self, prompt: &Prompt) -> Result<(), PromptError> {
+    fn check(&self, node: &Node, prompt: &Prompt) -> Result<(), PromptError> {
         let (bytes, max) = (prompt.text.len(), self.limits.max_prompt_bytes);
-        if bytes as u64 > max { Err(PromptError::TooLong { bytes, max }) } else { Ok(()) }
+        if bytes as u64 > max {
+            return Err(PromptError::TooLong { bytes, max });
+        }
+        Ok(node.takes(prompt)?)
     }
 
     /// The bounds a root gets when its caller asks for none.

@@ -79,7 +79,10 @@ const CASES: &[(&str, &str)] = &[
         "agents: {a: &a {type: command, environment: *a}}\n",
         "survey.yaml:1:45: this value contains itself; take the `*` out",
     ),
-    ("agents: {a: {}}\n", "survey.yaml:1:13: `agents.a.type` is missing"),
+    (
+        "agents: {a: {}}\n",
+        "survey.yaml:1:13: `agents.a.type` is missing; say what runs it; for a local program: `type: command`",
+    ),
     (
         "agents: {a: command}\n",
         "survey.yaml:1:13: `agents.a`: expected a mapping, found text; write `type: command` and what belongs to it",

@@ -22,8 +22,9 @@ use tokio::{
 };
 
 use super::{
-    Command, MAX_ARGUMENT_BYTES, PromptBy,
+    Command, PromptBy,
     host::Open,
+    no_argument,
     output::{BLOCK_BYTES, Output, Rest},
     variables,
 };
@@ -132,17 +133,8 @@ fn start(
     match agent.prompt {
         PromptBy::Stdin => {}
         PromptBy::Argument => {
-            if prompt.text.len() > MAX_ARGUMENT_BYTES {
-                let bytes = prompt.text.len();
-                let message = format!(
-                    "the prompt has {bytes} bytes and an argument may have {MAX_ARGUMENT_BYTES}: use `prompt: stdin` \
-                     or `prompt: file` for this agent"
-                );
-                return Err(RunError::failed("prompt_too_long", message));
-            }
-            if prompt.text.contains('\0') {
-                let message = "the prompt holds a NUL byte, which no argument may: use `prompt: stdin` or \
-                    `prompt: file` for this agent";
+            // A member of a team is asked without having been heard before.
+            if let Some(message) = no_argument(&prompt.text) {
                 return Err(RunError::failed("prompt", message));
             }
             arguments.push(prompt.text.as_ref().into());
@@ -303,16 +295,40 @@ fn outcome(agent: &Command, text: String, exit: &Exit) -> Result<Answer, RunErro
     match exit.status {
         ExitKind::Code(0) => Ok(text.into()),
         ExitKind::Code(status) => {
-            let message = format!("{} exited with status {status}{said}", agent.name);
+            // What shells and our guard mean by these two.
+            let why = match status {
+                126 => " (not executable)",
+                127 => " (command not found)",
+                _ => "",
+            };
+            let message = format!("{} exited with status {status}{why}{said}", agent.name);
             Err(RunError::failed("exit_status", message).with_partial(text))
         }
         ExitKind::Signal(signal) => {
-            let message = format!("{} was ended by signal {signal}{said}", agent.name);
+            let message = format!("{} was ended by signal {signal}{}{said}", agent.name, name_of(signal));
             Err(RunError::failed("signal", message).with_partial(text))
         }
         ExitKind::Unknown => {
             let message = format!("how {} ended is not known{said}", agent.name);
             Err(RunError::interrupted("unknown_status", message).with_partial(text))
         }
+    }
+}
+
+/// The name of a signal that ends programs.
+const fn name_of(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        14 => " (SIGALRM)",
+        15 => " (SIGTERM)",
+        _ => "",
     }
 }

@@ -63,6 +63,7 @@ impl Fault {
     }
 
     pub(super) fn into_problem(self, base: &str, root: Place) -> Problem {
+        let wants_type = matches!(self.what, What::Missing("type"));
         let mut path = base.to_owned();
         let mut unit = "";
         for step in self.steps.iter().rev() {
@@ -95,9 +96,13 @@ impl Fault {
             What::Other(message) if path.is_empty() => message,
             What::Other(message) => format!("`{}`: {message}", shown(&path)),
         };
-        Problem::at(self.place.unwrap_or(root), message).maybe_suggest(self.suggestion)
+        let suggestion = self.suggestion.or_else(|| wants_type.then(|| TYPE_IS_MISSING.to_owned()));
+        Problem::at(self.place.unwrap_or(root), message).maybe_suggest(suggestion)
     }
 }
+
+/// Said of an agent that does not say what it is.
+const TYPE_IS_MISSING: &str = "say what runs it; for a local program: `type: command`";
 
 pub(super) const WHOLE_NUMBER: &str = "a whole number";
 

@@ -142,6 +142,10 @@ impl<'a> Node<'a> {
             _ => None,
         };
         let expected = match (&self.yaml.value, least) {
+            // A bound that nobody gets near says nothing.
+            (Value::Int { .. } | Value::Float { .. }, _) if most > i128::from(u32::MAX) => {
+                format!("{WHOLE_NUMBER} from {least}")
+            }
             (Value::Int { .. } | Value::Float { .. }, _) => format!("{WHOLE_NUMBER} from {least} to {most}"),
             _ => WHOLE_NUMBER.to_owned(),
         };

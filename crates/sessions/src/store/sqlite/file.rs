@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, DirBuilder, File},
+    io::Read,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -39,15 +40,39 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, Pa
     if fs::metadata(&place.path).is_ok_and(|found| !found.is_file()) {
         return Err(place.unusable("it is no file; name one with --db or OFFSPRING_DB"));
     }
+    if let Some(file) = parent.ancestors().find(|above| above.exists()).filter(|above| !above.is_dir()) {
+        return Err(place.unusable(format!(
+            "{} is no directory; name another file with --db or OFFSPRING_DB",
+            file.display()
+        )));
+    }
     make_directory(&place, &parent, true)?;
     refuse_network(&place, &parent)?;
     let owners = place.beside(DIRECTORY);
+    if !owners.is_dir() && exists(&place)? {
+        refuse_stranger(&place)?;
+    }
     make_directory(&place, &owners, false)?;
     if !exists(&place)? {
         create(&place, &owners, options)?;
     }
     check_length(&place)?;
     Ok((place, owners))
+}
+
+/// Nothing is made beside a file that somebody has named by mistake. Only where no program of ours has been:
+/// see [`check_length`].
+fn refuse_stranger(place: &Place) -> Result<(), StoreError> {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let mut found = Vec::with_capacity(MAGIC.len());
+    File::open(&place.path)
+        .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut found))
+        .map_err(|error| place.io("reading", &place.path, &error))?;
+    check_length(place)?;
+    if found == MAGIC {
+        return Ok(());
+    }
+    Err(place.corrupt("it is no SQLite database; name another file with --db or OFFSPRING_DB"))
 }
 
 /// SQLite takes a file that is cut off before the end of its header for a new one; we do not.
