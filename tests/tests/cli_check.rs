@@ -85,7 +85,11 @@ fn every_mistake_is_said_with_its_place_and_code_2() {
     fs::set_permissions(text, fs::Permissions::from_mode(0o644)).unwrap();
     let agents = "agents: {a: {type: command, command: [cat]}}\n";
     for (manifest, place, said) in [
-        ("agents: {a: {type: command, command: [no-such-program]}}", ":1:29:", "no-such-program not found"),
+        (
+            "agents: {a: {type: command, command: [no-such-program]}}",
+            ":1:29:",
+            "`no-such-program` is not on PATH",
+        ),
         (
             "agents: {a: {type: command, command: [./plain.txt]}}",
             ":1:29:",
@@ -156,7 +160,7 @@ fn it_takes_a_file_and_names_the_store_a_run_would_use() {
     let done = check(&world, &["-"]).with(2);
     assert!(done.stderr.contains("not read from stdin"), "{}", done.stderr);
     let done = check(&world, &["none.yaml"]).with(2);
-    assert!(done.stderr.contains("none.yaml: cannot be read: no such file"), "{}", done.stderr);
+    assert!(done.stderr.contains("there is no manifest none.yaml"), "{}", done.stderr);
 
     let path = pool(&world, "agents: {a: {type: command, command: [cat]}}\nstorage: {path: kept.db}\n");
     let store = |arguments: &[&str], db: Option<&str>| -> Value {

@@ -19,6 +19,7 @@ use offspring_process::{Environment, GuardProgram, ProgramError, resolve_program
 use offspring_protocol::{AgentType, NodeName, SessionLimits};
 use offspring_sessions::{Answer, RunContext, RunError};
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use self::{host::CommandHost, withheld::Withheld};
 
@@ -130,6 +131,13 @@ impl CommandFactory {
     #[must_use]
     pub fn new(program: PathBuf, guard: Option<GuardProgram>, db: Option<PathBuf>) -> Self {
         Self { host: CommandHost::new(program, guard, db) }
+    }
+
+    /// Kills every program that runs, with all it started, once it is cancelled. For whoever cannot wait any
+    /// longer for a cancel that is on its way: how the runs end is decided by that.
+    #[must_use]
+    pub fn kill_switch(&self) -> CancellationToken {
+        self.host.kill.clone()
     }
 
     /// Makes the private directory now, so that what keeps it from being made is known before a run is.

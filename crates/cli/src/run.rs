@@ -20,6 +20,7 @@ use offspring_protocol::{NodeName, Origin, Outcome, SessionId, SessionInfo, Time
 use offspring_sessions::{ManagerOptions, QueueLimits, Scope, SessionManager, SessionStore, ids};
 use serde::Serialize;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     GUARD,
@@ -130,8 +131,8 @@ pub(crate) fn refuse_inside(new_root: bool) -> Result<(), Failure> {
 pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     let Job { manifest, node, prompt, dir, place, json, quiet, started, again } = job;
     let mut signals = Signals::listen()?;
-    let pool = tokio::select! {
-        pool = open(&manifest, &place, again.as_ref()) => pool?,
+    let (pool, kill_switch) = tokio::select! {
+        opened = open(&manifest, &place, again.as_ref()) => opened?,
         // Nothing is there yet that would have to be cancelled.
         ending = signals.next() => return Ok(ExitCode::from(ending.exit_code())),
     };
@@ -161,16 +162,16 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Handle::current();
     let lines = json.then(|| tokio::task::spawn_blocking(move || runtime.block_on(lines)));
     let live = Live::start(pool.manager(), &session, heard, quiet);
-    let signals = signals.watched({
+    let last_words = {
         let (abandon, root, program) = (live.abandoning(), session.id.clone(), program_on(&place));
-        move |interrupts| {
+        move || {
             abandon();
-            if interrupts {
-                tell(&format!("forced; look at it with: {program} tree {root}"));
-            }
+            tell(&format!("left as it is; look at it with: {program} tree {root}"));
         }
-    });
-    let result = finished(&pool, &session.id, result, &signals, &live).await?;
+    };
+    let signals = signals.watched(move || kill_switch.cancel(), last_words);
+    let say = |text| if quiet { tokio::task::spawn_blocking(move || tell(text)) } else { live.say(text) };
+    let result = finished(&pool, &session.id, result, &signals, say).await?;
     let ending = signals.over();
     let seen = live.finish().await;
 
@@ -274,7 +275,12 @@ pub(crate) fn check(manifest: &Manifest, node: Option<&NodeName>, prompt: &str) 
     })
 }
 
-async fn open(manifest: &Manifest, place: &Place, again: Option<&Again>) -> Result<Pool, Failure> {
+/// The pool, and what kills all its programs at once.
+async fn open(
+    manifest: &Manifest,
+    place: &Place,
+    again: Option<&Again>,
+) -> Result<(Pool, CancellationToken), Failure> {
     let program = std::env::current_exe()?;
     let guard = GuardProgram::new(&program).arg(GUARD);
     let commands = CommandFactory::new(program, Some(guard), place.file().map(Path::to_owned));
@@ -284,6 +290,7 @@ async fn open(manifest: &Manifest, place: &Place, again: Option<&Again>) -> Resu
             reason(&error)
         ))
     })?;
+    let kill_switch = commands.kill_switch();
     let registry = Registry::default().with(commands);
     let store = match again {
         Some(again) => Arc::clone(&again.store),
@@ -295,23 +302,22 @@ async fn open(manifest: &Manifest, place: &Place, again: Option<&Again>) -> Resu
         other => Failure::new(other),
     })?;
     store::end_leftovers(pool.recovered().clone()).await;
-    Ok(pool)
+    Ok((pool, kill_switch))
 }
 
-/// Waits for the run. The first signal cancels it, leaves first; the second ends the program at once, and
-/// the guards end its agents.
+/// Waits for the run. The first signal cancels it, leaves first (rule L14).
 async fn finished(
     pool: &Pool,
     root: &SessionId,
     mut result: JoinHandle<RootResult>,
     signals: &Watched,
-    live: &Live,
+    say: impl Fn(&'static str) -> JoinHandle<()>,
 ) -> Result<RootResult, Failure> {
     tokio::select! {
         done = &mut result => return done.map_err(Failure::new),
         _ = signals.first() => {}
     }
-    let said = live.say("cancelling; once more to force");
+    let said = say("cancelling; once more to force");
     if let Err(refused) = pool.manager().request_cancel(root).await {
         tracing::warn!(%refused, "the run was not cancelled");
     }

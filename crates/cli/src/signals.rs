@@ -5,12 +5,21 @@ use std::{io, process, sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
+    time::{Instant, sleep_until},
 };
 
 use crate::exit;
 
 /// What is said at a sudden end gets this long: perhaps nobody reads it any more.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Agents that have not ended so long after the first signal are killed: none has a longer grace of its own.
+const FORCED_AFTER: Duration = Duration::from_millis(8_200);
+/// The first signal ends the program within 10 s, whatever keeps it: agents, the store, a reader of stdout.
+const ENDED_WITHIN: Duration = Duration::from_millis(9_600);
+/// The second ends it within 1 s.
+const FORCED_WITHIN: Duration = Duration::from_millis(800);
+/// A second hang-up that comes so soon is the same one.
+const HANG_UP_TWICE: Duration = Duration::from_millis(500);
 
 /// A signal that asks the program to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,30 +90,59 @@ struct State {
 }
 
 impl Signals {
-    /// The first signal is whoever's who waits for it. The second ends the program at once, and so does the
-    /// first once there is nothing left to interrupt. `last_words` is told whether something was.
-    pub(crate) fn watched(mut self, last_words: impl FnOnce(bool) + Send + 'static) -> Watched {
+    /// The first signal is whoever's who waits for it. `force` is called at the second, or when the first has
+    /// had its time; what does not end then either is left, after `last_words`. Once there is nothing left to
+    /// interrupt, a signal ends the program at once.
+    pub(crate) fn watched(
+        mut self,
+        force: impl FnOnce() + Send + 'static,
+        last_words: impl FnOnce() + Send + 'static,
+    ) -> Watched {
         let state = Arc::new(watch::Sender::new(State::default()));
         let watched = Watched { state: Arc::clone(&state) };
         tokio::spawn(async move {
-            let mut ending = self.next().await;
-            let first = state.send_if_modified(|state| {
-                state.heard = Some(ending);
+            let first = self.next().await;
+            let came = Instant::now();
+            let interrupts = state.send_if_modified(|state| {
+                state.heard = Some(first);
                 !state.over
             });
-            if first {
-                ending = self.next().await;
+            if interrupts {
+                let second = tokio::select! {
+                    () = self.again(first, came) => true,
+                    () = sleep_until(came + FORCED_AFTER) => false,
+                };
+                if !state.borrow().over {
+                    force();
+                    let until = if second { Instant::now() + FORCED_WITHIN } else { came + ENDED_WITHIN };
+                    // Whoever insists once more does not wait for that either.
+                    tokio::select! {
+                        () = sleep_until(until) => {}
+                        _ = self.next() => {}
+                    }
+                } else if !second {
+                    sleep_until(came + ENDED_WITHIN).await;
+                }
             }
             let (said, done) = std::sync::mpsc::channel();
-            let interrupts = !state.borrow().over;
             std::thread::spawn(move || {
-                last_words(interrupts);
+                last_words();
                 said.send(())
             });
             let _ = done.recv_timeout(LAST_WORDS);
-            process::exit(i32::from(ending.exit_code()))
+            process::exit(i32::from(first.exit_code()))
         });
         watched
+    }
+
+    /// Waits for a second signal. That a terminal was closed is told twice, by the system and by the shell.
+    async fn again(&mut self, first: Ending, came: Instant) {
+        loop {
+            let second = self.next().await;
+            if second != Ending::HangUp || first != Ending::HangUp || came.elapsed() > HANG_UP_TWICE {
+                return;
+            }
+        }
     }
 }
 

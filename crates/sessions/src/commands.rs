@@ -6,6 +6,7 @@ use std::{
 };
 
 use offspring_protocol::SessionId;
+use tokio::time::Instant;
 
 use crate::{
     cancel::{CancelScope, Cancelled},
@@ -18,6 +19,8 @@ use crate::{
 
 /// How long a command may wait for its owner's answer beyond what the owner itself may take.
 const ANSWER_SLACK: Duration = Duration::from_secs(10);
+/// How long the answer may come after the end of the last run.
+const ANSWER_AFTER_REST: Duration = Duration::from_millis(500);
 /// Commands are looked for at most this often.
 const LOOK_PAUSE: Duration = Duration::from_millis(25);
 /// Looked at again after this long even if no change was announced.
@@ -73,6 +76,7 @@ impl SessionManager {
         let writes = vec![Write::Command(command)];
         store.commit(Batch { fence: None, writes, durability: Durability::Process }).await?;
         let bound = self.inner.options.cancel_bound * 2 + ANSWER_SLACK;
+        let mut rested = None;
         let answered = async {
             loop {
                 if let Some(answer) = store.command(id.clone()).await?.and_then(|command| command.answer) {
@@ -80,9 +84,15 @@ impl SessionManager {
                 }
                 let now = store.trees(TreeQuery::Root(root.clone())).await?;
                 if now.first().is_none_or(|tree| tree.open_runs == 0) {
-                    // It ended by itself, perhaps before its owner looked; or just now, with an answer.
+                    // It ended by itself, perhaps before its owner looked; or just now, and the answer comes after
+                    // the end of the last run.
                     let answer = store.command(id.clone()).await?.and_then(|command| command.answer);
-                    return Ok(answer.map_or(CancelAnswer::AtRest, CancelAnswer::Owner));
+                    let since = *rested.get_or_insert_with(Instant::now);
+                    match answer {
+                        Some(answer) => return Ok(CancelAnswer::Owner(answer)),
+                        None if since.elapsed() >= ANSWER_AFTER_REST => return Ok(CancelAnswer::AtRest),
+                        None => {}
+                    }
                 }
                 if store.owner_state(&tree.fence.owner) == OwnerState::Dead
                     && let Some(gone) = self.sweep_of_dead_owner().await?

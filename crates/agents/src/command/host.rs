@@ -8,6 +8,7 @@ use std::{
 
 use offspring_delegation::Delegator;
 use offspring_process::GuardProgram;
+use tokio_util::sync::CancellationToken;
 
 use super::withheld::Withheld;
 use crate::{endpoint::Endpoint, home::Home};
@@ -19,6 +20,8 @@ pub struct CommandHost {
     pub(super) program: PathBuf,
     pub(super) guard: Option<GuardProgram>,
     pub(super) db: Option<PathBuf>,
+    /// Once it is cancelled, whatever runs is killed.
+    pub(super) kill: CancellationToken,
     withheld: Withheld,
     place: Mutex<Place>,
 }
@@ -45,7 +48,14 @@ impl CommandHost {
     pub fn new(program: PathBuf, guard: Option<GuardProgram>, db: Option<PathBuf>) -> Arc<Self> {
         let guard = guard.filter(|_| GuardProgram::SUPPORTED);
         let place = Mutex::new(Place::Nowhere);
-        Arc::new(Self { program, guard, db, withheld: Withheld::default(), place })
+        Arc::new(Self {
+            program,
+            guard,
+            db,
+            kill: CancellationToken::new(),
+            withheld: Withheld::default(),
+            place,
+        })
     }
 
     pub(super) fn withheld(&self) -> Withheld {

@@ -64,18 +64,34 @@ pub(super) async fn run(agent: Arc<Command>, prompt: Prompt, cx: RunContext) -> 
         output.map(|()| exit)
     };
     tokio::pin!(work);
+    let kill = &agent.host.kill;
+    let asked_to_stop = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = kill.cancelled() => {}
+        }
+    };
     // Whatever there is of an answer is given, also when the store takes nothing more.
     let broken = |error: StoreError| RunError::from(error).with_partial(heard.take().0);
     let exit = tokio::select! {
         // First: a store that takes nothing more asks to stop too, and the program gets its grace then.
         biased;
-        () = stop.cancelled() => {
+        () = asked_to_stop => {
             let stopping = process.stop(Ladder::terminate().terminate_within(agent.stop_grace));
+            let stopping = async {
+                tokio::select! {
+                    _ = stopping => {}
+                    // Somebody cannot wait any longer.
+                    () = kill.cancelled() => {
+                        process.stop(Ladder::at_once()).await;
+                    }
+                }
+            };
             tokio::pin!(stopping);
             // Its output is read to the end: without a reader the first line it prints on its way out would
             // end it, and with it what it wanted to put in order.
             tokio::select! {
-                _ = &mut stopping => {}
+                () = &mut stopping => {}
                 _ = &mut work => {
                     stopping.await;
                 }
