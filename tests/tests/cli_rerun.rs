@@ -215,7 +215,7 @@ fn what_cannot_be_run_again_says_why_and_what_to_do() {
             "error: {child} is a child, and only a root can be run again\nits root: {program} rerun {old}\n"
         )
     );
-    assert!(said(&["ses_none"], 1).contains("no session ses_none"));
+    assert!(said(&["ses_none"], 1).contains("no session `ses_none`"));
     assert!(said(&[&old, "--dir", "nowhere"], 2).contains("--dir nowhere"));
     assert!(said(&[&old, "--current", "--manifest", "x"], 2).contains("cannot be used with"));
 

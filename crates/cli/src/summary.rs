@@ -185,7 +185,7 @@ impl Summary {
                 lines.push(format!("  what it said: {program} show {}", first.session));
             }
         }
-        let again = matches!(self.outcome, Outcome::Failed | Outcome::Interrupted);
+        let again = self.outcome != Outcome::Completed;
         if let (Some(program), true) = (&self.program, again) {
             lines
                 .push(format!("  once more, but for what completed: {program} rerun {} --failed", self.root));
