@@ -84,7 +84,7 @@ pub use follow::Follow;
 pub use import::{Import, Imported, TreeCopy};
 pub use load::{CHILD_INTERRUPTED, ChildInterrupted, Recovered};
 pub use manager::{ManagerOptions, SessionManager, SubtreeUsage};
-pub use retention::Retention;
+pub use retention::{OldTree, Retained, Retention};
 pub use run::{
     AnnouncedChild, Answer, Emitter, MAX_REPEATED_BYTES, NewChild, NewRoot, REPORTED, RootSession,
     RunContext, RunEnd, StartedRun,

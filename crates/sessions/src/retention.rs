@@ -1,6 +1,6 @@
-//! Deleting: a subtree on request, whole trees by age or number. Never an orphan.
+//! Deleting: a subtree on request, whole trees by age, number or size. Never an orphan.
 
-use offspring_protocol::{SessionId, Timestamp};
+use offspring_protocol::{OwnerId, SessionId, Timestamp};
 use smallvec::smallvec;
 use tokio::sync::oneshot;
 
@@ -8,40 +8,73 @@ use crate::{
     error::Refused,
     live::{Gate, LiveTree, lock},
     manager::SessionManager,
-    store::{OwnerState, StoreError, TreeQuery, Write},
+    store::{OwnerState, SessionRecord, StoreError, TreeQuery, TreeSize, Write},
     writer::{Op, Then},
 };
 
-/// Which trees to delete. Both unset: none.
+/// Which trees to delete, whole: those that any of these names. All unset: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Those whose root was created before this.
-    pub created_before: Option<Timestamp>,
-    /// All but the newest so many.
+    /// Those at rest since before this: their root's last run ended earlier, or without one it was created earlier.
+    pub rested_before: Option<Timestamp>,
+    /// All but the newest so many, in the order of their creation.
     pub keep: Option<usize>,
+    /// The oldest, until the store holds no more bytes than this; see [`Space::used_bytes`].
+    ///
+    /// [`Space::used_bytes`]: crate::store::Space::used_bytes
+    pub max_bytes: Option<u64>,
+}
+
+/// A tree that was deleted, or would be.
+#[derive(Debug, Clone)]
+pub struct OldTree {
+    /// Its root.
+    pub root: SessionRecord,
+    /// How much it is.
+    pub size: TreeSize,
+}
+
+/// What a [`Retention`] came to.
+#[derive(Debug, Clone, Default)]
+pub struct Retained {
+    /// The trees that are gone, or would be, oldest first.
+    pub deleted: Vec<OldTree>,
+    /// Roots that would be too but are kept, because their tree is in use.
+    pub in_use: Vec<SessionId>,
 }
 
 impl SessionManager {
+    /// What [`delete`](Self::delete) of this session would delete, itself first: its row and those below it.
+    ///
+    /// # Errors
+    /// As `delete` would refuse it.
+    pub async fn deletable(&self, id: &SessionId) -> Result<Vec<SessionRecord>, Refused> {
+        let subtree = self.inner.store.sessions(crate::store::SessionQuery::Subtree(id.clone())).await?;
+        let Some(top) = subtree.first() else { return Err(Refused::UnknownSession { id: id.clone() }) };
+        let trees = self.inner.store.trees(TreeQuery::Root(top.data.root_id.clone())).await?;
+        let store = &self.inner.store;
+        let alive: Vec<&OwnerId> = trees
+            .iter()
+            .map(|tree| &tree.fence.owner)
+            .filter(|owner| store.owner_state(owner) == OwnerState::Alive)
+            .collect();
+        let running = subtree.iter().find(|record| record.run_state().is_some_and(|run| run.is_open()));
+        match running {
+            Some(running) if !alive.is_empty() => Err(Refused::StillRunning { id: running.data.id.clone() }),
+            _ if alive.iter().any(|owner| **owner != store.owner()) => {
+                Err(Refused::Foreign { id: id.clone() })
+            }
+            _ => Ok(subtree),
+        }
+    }
+
     /// Deletes a session and everything below it: rows, runs and log lines. Gives the deleted ids.
     ///
     /// # Errors
     /// [`Refused::StillRunning`] while anything of it is open, [`Refused::Foreign`] while another process
     /// owns the tree, [`Refused::UnknownSession`], or the store.
     pub async fn delete(&self, id: &SessionId) -> Result<Vec<SessionId>, Refused> {
-        let subtree = self.inner.store.sessions(crate::store::SessionQuery::Subtree(id.clone())).await?;
-        if subtree.is_empty() {
-            return Err(Refused::UnknownSession { id: id.clone() });
-        }
-        if let Some(running) =
-            subtree.iter().find(|record| record.run_state().is_some_and(|run| run.is_open()))
-        {
-            let root = running.data.root_id.clone();
-            let trees = self.inner.store.trees(TreeQuery::Root(root)).await?;
-            let alive = |owner| self.inner.store.owner_state(owner) == OwnerState::Alive;
-            if trees.iter().any(|tree| alive(&tree.fence.owner)) {
-                return Err(Refused::StillRunning { id: running.data.id.clone() });
-            }
-        }
+        self.deletable(id).await?;
         let tree = self.tree_for_writing(id).await?;
         {
             let mut state = tree.state();
@@ -97,27 +130,59 @@ impl SessionManager {
         Ok(deleted)
     }
 
-    /// Deletes whole trees at rest, so that no child is ever left without its parent. Gives the roots.
+    /// Deletes whole trees at rest, oldest first, so that no child is ever left without its parent. Their room is
+    /// given back by [`SessionStore::reclaim`](crate::SessionStore::reclaim).
     ///
     /// # Errors
-    /// When the store cannot be read or written.
-    pub async fn retain(&self, policy: Retention) -> Result<Vec<SessionId>, Refused> {
-        let mut deleted = Vec::new();
-        for (newer, root) in self.roots(usize::MAX).await?.into_iter().enumerate() {
-            let old = policy.created_before.is_some_and(|before| root.data.created_at < before);
+    /// When the store cannot be read or written; what was deleted before that is gone.
+    pub async fn retain(&self, policy: Retention) -> Result<Retained, Refused> {
+        self.outdated(policy, true).await
+    }
+
+    /// What [`retain`](Self::retain) would delete now. How much that is, is an estimate.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn would_delete(&self, policy: Retention) -> Result<Retained, Refused> {
+        self.outdated(policy, false).await
+    }
+
+    async fn outdated(&self, policy: Retention, delete: bool) -> Result<Retained, Refused> {
+        let store = &self.inner.store;
+        let mut retained = Retained::default();
+        let mut used = store.space().await?.used_bytes;
+        let roots = self.roots(usize::MAX).await?;
+        for (newer, root) in roots.into_iter().enumerate().rev() {
+            let old = policy.rested_before.is_some_and(|before| rests_since(&root) < before);
             let surplus = policy.keep.is_some_and(|keep| newer >= keep);
-            if !(old || surplus) {
+            let too_much = policy.max_bytes.is_some_and(|max| used > max);
+            if !(old || surplus || too_much) {
                 continue;
             }
-            match self.delete(&root.data.id).await {
-                Ok(_) => deleted.push(root.data.id),
-                // In use: kept, whatever its age. Unknown: another process was faster.
-                Err(
-                    Refused::StillRunning { .. } | Refused::Foreign { .. } | Refused::UnknownSession { .. },
-                ) => {}
+            let id = root.data.id.clone();
+            let size = store.tree_size(id.clone()).await?;
+            let gone =
+                if delete { self.delete(&id).await.map(drop) } else { self.deletable(&id).await.map(drop) };
+            match gone {
+                Ok(()) => retained.deleted.push(OldTree { root, size }),
+                Err(Refused::StillRunning { .. } | Refused::Foreign { .. }) => {
+                    retained.in_use.push(id);
+                    continue;
+                }
+                // Another process was faster.
+                Err(Refused::UnknownSession { .. }) => {}
                 Err(refused) => return Err(refused),
             }
+            used = if delete { store.space().await?.used_bytes } else { used.saturating_sub(size.bytes) };
         }
-        Ok(deleted)
+        Ok(retained)
+    }
+}
+
+/// When a tree came to rest: the run of a root ends when everything below it has (rule L19).
+fn rests_since(root: &SessionRecord) -> Timestamp {
+    match &root.last_run {
+        Some(run) => run.ended_at.unwrap_or(run.opened_at),
+        None => root.data.created_at,
     }
 }

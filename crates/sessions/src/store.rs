@@ -16,11 +16,13 @@ use tokio::sync::watch;
 
 mod detached;
 mod memory;
+mod room;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
 pub(crate) use detached::DetachedStore;
 pub use memory::MemoryStore;
+pub use room::{Reclaimed, Space, TreeSize, Unreclaimed};
 
 /// The right to write to one tree: who owns it, and the how-manieth owner that is.
 ///
@@ -332,7 +334,7 @@ pub enum StoreError {
     #[error(transparent)]
     BadId(#[from] BadId),
     /// It cannot grow: the disk is full, or the system refuses to write more. What was committed stays.
-    #[error("no room for the store {store}, nothing of this write was kept: {}", no_room(*.free_bytes, .detail))]
+    #[error("no room for the store {store}, nothing of this write was kept: {}", room::no_room(*.free_bytes, .detail))]
     Full {
         /// Which store.
         store: String,
@@ -352,35 +354,6 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-}
-
-/// Bytes below which a file system counts as full: less than a commit takes.
-const NEXT_TO_NOTHING: u64 = 8 << 20;
-
-/// A full disk explains itself; a write that is refused while there is room does not.
-fn no_room(free_bytes: Option<u64>, detail: &str) -> String {
-    match free_bytes {
-        Some(free) if free < NEXT_TO_NOTHING => format!("{} free on its file system", bytes(free)),
-        Some(free) => format!(
-            "{} are free on its file system and a write was refused all the same ({detail}): a limit on the size of \
-             files (`ulimit -f`), a quota, or a fault of the disk",
-            bytes(free)
-        ),
-        None => detail.to_owned(),
-    }
-}
-
-/// `812 B`, `4.0 KiB`, `1.5 GiB`.
-fn bytes(count: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    let above = units.iter().zip(1_u32..).take_while(|(_, power)| count >> (10 * power) > 0).last();
-    match above {
-        None => format!("{count} B"),
-        Some((unit, power)) => {
-            let tenths = (u128::from(count) * 10) >> (10 * power);
-            format!("{}.{} {unit}", tenths / 10, tenths % 10)
-        }
-    }
 }
 
 /// One place where sessions are kept.
@@ -459,6 +432,31 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// What and where it is.
     fn info(&self) -> StoreInfo;
+
+    /// How much room it takes. By default nothing is known.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn space(&self) -> BoxFuture<'_, Result<Space, StoreError>> {
+        Box::pin(async { Ok(Space::default()) })
+    }
+
+    /// How much of it one tree is; zeros for a tree that is not stored. By default nothing is known.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn tree_size(&self, root: SessionId) -> BoxFuture<'_, Result<TreeSize, StoreError>> {
+        drop(root);
+        Box::pin(async { Ok(TreeSize::default()) })
+    }
+
+    /// Gives back the room of what was deleted and leaves no byte of it. By default there is nothing to do.
+    ///
+    /// # Errors
+    /// When the store cannot be written. What was deleted stays deleted.
+    fn reclaim(&self) -> BoxFuture<'_, Result<Reclaimed, StoreError>> {
+        Box::pin(async { Ok(Reclaimed::default()) })
+    }
 
     /// Ends it: what was acknowledged is stored, everything later is [`StoreError::Closed`].
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;

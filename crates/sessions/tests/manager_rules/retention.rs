@@ -1,7 +1,7 @@
 //! Deleting never orphans.
 
 use offspring_protocol::Event;
-use offspring_sessions::{Refused, Retention, StoreError};
+use offspring_sessions::{Refused, Retained, Retention, StoreError};
 
 use crate::world::*;
 
@@ -77,9 +77,19 @@ on_stores! {
         let running = world.root().await;
         let middle = world.family().await;
         let new = world.family().await;
-        assert!(world.manager.retain(Retention::default()).await.unwrap().is_empty());
-        let gone = world.manager.retain(Retention { keep: Some(1), created_before: None }).await.unwrap();
-        assert_eq!(gone, [middle[0].clone(), old[0].clone()]);
+        let gone = |retained: Retained| -> Vec<_> {
+            retained.deleted.iter().map(|tree| tree.root.data.id.clone()).collect()
+        };
+        assert!(gone(world.manager.retain(Retention::default()).await.unwrap()).is_empty());
+        let policy = Retention { keep: Some(1), ..Retention::default() };
+        let would = world.manager.would_delete(policy).await.unwrap();
+        assert_eq!(world.manager.roots(10).await.unwrap().len(), 4, "nothing was deleted by asking");
+        let done = world.manager.retain(policy).await.unwrap();
+        assert_eq!(done.in_use, std::slice::from_ref(&running.context.session().id));
+        assert_eq!(done.in_use, would.in_use);
+        let done = gone(done);
+        assert_eq!(done, [old[0].clone(), middle[0].clone()]);
+        assert_eq!(done, gone(would));
         let left = ids(&world.manager.roots(10).await.unwrap());
         assert_eq!(left, [new[0].clone(), running.context.session().id.clone()]);
         for id in old.iter().chain(&middle) {
@@ -87,7 +97,7 @@ on_stores! {
         }
         assert_eq!(world.manager.subtree(&new[0]).await.unwrap().len(), 4);
         let later = offspring_protocol::Timestamp(i64::MAX);
-        let gone = world.manager.retain(Retention { keep: None, created_before: Some(later) }).await.unwrap();
-        assert_eq!(gone, [new[0].clone()]);
+        let policy = Retention { rested_before: Some(later), ..Retention::default() };
+        assert_eq!(gone(world.manager.retain(policy).await.unwrap()), [new[0].clone()]);
     }
 }

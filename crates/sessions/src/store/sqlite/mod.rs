@@ -13,7 +13,7 @@
 //! | `<db>.v1-backup` | the store as it was before it was brought from schema 1 to a later one |
 //!
 //! What was deleted is overwritten with zeros, in the file and in the log. The file does not shrink by
-//! itself: freed pages are used again; `VACUUM` gives them back. Network file systems (NFS, SMB and CIFS,
+//! itself: freed pages are used again; [`reclaim`](SessionStore::reclaim) gives them back. Network file systems (NFS, SMB and CIFS,
 //! 9p, AFS, Ceph, Coda, Lustre, GPFS, BeeGFS, NCP) are refused on Linux; elsewhere, and behind FUSE, whoever
 //! names such a file is on their own.
 
@@ -32,8 +32,8 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::{
-    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, SessionQuery, SessionRecord,
-    SessionStore, StoreError, StoreInfo, TreeQuery, TreeRecord,
+    Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, Reclaimed, SessionQuery,
+    SessionRecord, SessionStore, Space, StoreError, StoreInfo, TreeQuery, TreeRecord, TreeSize,
 };
 
 mod apply;
@@ -48,6 +48,7 @@ mod look;
 mod owners;
 mod read;
 mod readers;
+mod reclaim;
 mod schema;
 mod turnstile;
 mod upgrade;
@@ -138,6 +139,7 @@ impl SqliteStore {
             conn,
             turnstile,
             owner: owner.clone(),
+            owners: owners.clone(),
             lock,
             changes: Arc::clone(&changes),
             max_group: options.max_group,
@@ -234,6 +236,19 @@ impl SessionStore for SqliteStore {
 
     fn info(&self) -> StoreInfo {
         StoreInfo { kind: "sqlite", path: Some(self.place.path.clone()) }
+    }
+
+    fn space(&self) -> BoxFuture<'_, Result<Space, StoreError>> {
+        let place = self.place.clone();
+        self.read(move |conn| reclaim::space(conn, &place))
+    }
+
+    fn tree_size(&self, root: SessionId) -> BoxFuture<'_, Result<TreeSize, StoreError>> {
+        self.read(move |conn| read::tree_size(conn, &root))
+    }
+
+    fn reclaim(&self) -> BoxFuture<'_, Result<Reclaimed, StoreError>> {
+        Box::pin(self.ask(Ask::Reclaim))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -75,6 +75,15 @@ pub(super) fn is_held(path: &Path) -> OwnerState {
     }
 }
 
+/// Whether a process but that of `ours` has the store open.
+pub(super) fn others(directory: &Path, ours: &OwnerId) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return true };
+    let named = entries
+        .flatten()
+        .filter_map(|entry| OwnerId::new(entry.file_name().to_str()?.strip_suffix(".lock")?).ok());
+    named.into_iter().any(|owner| owner != *ours && state(directory, &owner) == OwnerState::Alive)
+}
+
 /// An owner id of ours is a file name; one that could leave the directory has no file and no process.
 fn lock_path(directory: &Path, owner: &OwnerId) -> Option<PathBuf> {
     let name = owner.as_str();

@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 
 use super::{code, fault::Fault, kind, long};
 use crate::store::{
-    CommandRow, EventQuery, Fence, LogRow, MAX_PAGE_BYTES, SessionQuery, SessionRecord, TreeQuery, TreeRecord,
+    CommandRow, EventQuery, Fence, LogRow, MAX_PAGE_BYTES, SessionQuery, SessionRecord, TreeQuery,
+    TreeRecord, TreeSize,
 };
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -184,6 +185,37 @@ pub(super) fn origin(conn: &Connection, root: &SessionId) -> Result<Option<Origi
         program_version: row.get(5)?,
         rerun_of: optional(row, 6)?.map(SessionId::new).map(code::id).transpose()?,
     }))
+}
+
+/// The texts count by their length, and what is around them by what it takes as a rule.
+pub(super) fn tree_size(conn: &Connection, root: &SessionId) -> Result<TreeSize, Fault> {
+    const SESSION_BYTES: i64 = 400;
+    const EVENT_BYTES: i64 = 24;
+    let key = conn
+        .prepare_cached("SELECT key FROM sessions WHERE id = ?1 AND tree IS NULL")?
+        .query_row([root.as_str()], |row| row.get::<_, i64>(0))
+        .optional()?;
+    let Some(key) = key else { return Ok(TreeSize::default()) };
+    let sessions: i64 = conn
+        .prepare_cached(
+            "WITH RECURSIVE below (key) AS (VALUES (?1) UNION ALL \
+             SELECT s.key FROM below JOIN sessions s ON s.parent = below.key) SELECT count(*) FROM below",
+        )?
+        .query_row([key], |row| row.get(0))?;
+    let (events, bytes): (i64, i64) = conn
+        .prepare_cached(
+            "SELECT count(*), coalesce(sum(octet_length(data)), 0) FROM events WHERE key BETWEEN ?1 AND ?2",
+        )?
+        .query_row((code::event_key(key, 0)?, code::last_event_key(key)), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let origin: i64 = conn
+        .prepare_cached("SELECT octet_length(manifest) + octet_length(prompt) FROM origins WHERE tree = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?
+        .unwrap_or_default();
+    let bytes = bytes + events * EVENT_BYTES + sessions * SESSION_BYTES + origin;
+    Ok(TreeSize { sessions: sessions.cast_unsigned(), bytes: bytes.cast_unsigned() })
 }
 
 pub(super) fn runs(conn: &Connection, session: &SessionId) -> Result<Vec<RunRecord>, Fault> {

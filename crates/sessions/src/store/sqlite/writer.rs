@@ -4,6 +4,7 @@
 //! once and answers everybody. A batch that is refused is undone alone.
 
 use std::{
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc},
     thread,
     time::{Duration, Instant},
@@ -18,10 +19,11 @@ use super::{
     changes::Changes,
     fault::{Fault, Place},
     owners::OwnerLock,
+    reclaim::Reclaim,
     schema,
     turnstile::Turnstile,
 };
-use crate::store::{Batch, Committed, Durability, Fence, StoreError};
+use crate::store::{Batch, Committed, Durability, Fence, Reclaimed, StoreError};
 
 /// How long [`Writer`]'s drop waits for the thread to finish what it was given.
 const DROP_WAIT: Duration = Duration::from_secs(2);
@@ -35,6 +37,7 @@ pub(super) enum Ask {
         from_epoch: u64,
         answer: oneshot::Sender<Result<Fence, StoreError>>,
     },
+    Reclaim(oneshot::Sender<Result<Reclaimed, StoreError>>),
     /// The last thing it does.
     Close(oneshot::Sender<()>),
 }
@@ -58,6 +61,7 @@ impl Job {
         match self.ask {
             Ask::Commit(_, answer) => drop(answer.send(Err(error))),
             Ask::Claim { answer, .. } => drop(answer.send(Err(error))),
+            Ask::Reclaim(answer) => drop(answer.send(Err(error))),
             Ask::Close(answer) => drop(answer.send(())),
         }
     }
@@ -85,6 +89,7 @@ pub(super) struct Work {
     pub(super) conn: Connection,
     pub(super) turnstile: Turnstile,
     pub(super) owner: OwnerId,
+    pub(super) owners: PathBuf,
     pub(super) lock: OwnerLock,
     pub(super) changes: Arc<Changes>,
     pub(super) max_group: usize,
@@ -126,12 +131,13 @@ impl Drop for Writer {
 
 impl Work {
     fn run(self, mut waiting: mpsc::Receiver<Job>) {
-        let Self { place, conn, turnstile, owner, lock, changes, max_group } = self;
+        let Self { place, conn, turnstile, owner, owners, lock, changes, max_group } = self;
         let mut group = Group {
             place: &place,
             conn: &conn,
             turnstile: &turnstile,
             owner: &owner,
+            owners: &owners,
             changes: &changes,
             applier: Applier::default(),
             synced: false,
@@ -144,7 +150,9 @@ impl Work {
                 waiting.close();
             }
             closing.extend(jobs.extract_if(.., |job| matches!(job.ask, Ask::Close(_))));
+            let reclaims: Vec<Job> = jobs.extract_if(.., |job| matches!(job.ask, Ask::Reclaim(_))).collect();
             group.commit(std::mem::take(&mut jobs));
+            group.reclaim(reclaims);
         }
         changes.close();
         // Leaves one file behind where nobody else has it open.
@@ -161,7 +169,7 @@ impl Work {
 }
 
 /// Moves the log into the file and empties it; gives whether that went through.
-fn empty_log(conn: &Connection) -> bool {
+pub(super) fn empty_log(conn: &Connection) -> bool {
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
         .is_ok_and(|busy| busy == 0)
 }
@@ -171,6 +179,7 @@ struct Group<'a> {
     conn: &'a Connection,
     turnstile: &'a Turnstile,
     owner: &'a OwnerId,
+    owners: &'a Path,
     changes: &'a Changes,
     applier: Applier,
     /// Whether commits are synced to the disk at present.
@@ -197,6 +206,22 @@ impl From<rusqlite::Error> for Failed {
 }
 
 impl Group<'_> {
+    /// Once for all who ask, outside of any transaction.
+    fn reclaim(&mut self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let Self { place, conn, turnstile, owners, owner, .. } = *self;
+        let done = Reclaim { place, conn, turnstile, owners, owner }.run();
+        self.applier.deleted &= !matches!(&done, Ok(Reclaimed { left: None, .. }));
+        self.changes.bump();
+        for job in jobs {
+            if let Ask::Reclaim(answer) = job.ask {
+                drop(answer.send(done.clone()));
+            }
+        }
+    }
+
     fn commit(&mut self, mut jobs: Vec<Job>) {
         while !jobs.is_empty() {
             match self.attempt(&jobs) {
@@ -296,7 +321,7 @@ impl Group<'_> {
                 let done = self.applier.claim(self.conn, root, *from_epoch, self.owner);
                 self.settle(done).map(Outcome::Claimed)
             }
-            Ask::Close(_) => Ok(Outcome::Nothing),
+            Ask::Reclaim(_) | Ask::Close(_) => Ok(Outcome::Nothing),
         }
     }
 
