@@ -52,6 +52,10 @@ pub(crate) enum Command {
     Export(crate::export::Export),
     /// Read a tree that `export --format json` wrote into this store.
     Import(crate::import::Import),
+    /// Delete sessions and everything below them.
+    Rm(crate::rm::Rm),
+    /// Delete old trees: by age, number or size.
+    Prune(crate::prune::Prune),
     /// Delegate from inside a run: make a child of the session this is called in.
     Task(crate::task::Task),
     /// Write a first pool that runs as it is: a manifest with comments, and its scripts.

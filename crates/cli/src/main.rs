@@ -10,6 +10,7 @@ mod charset;
 mod check;
 mod completions;
 mod doctor;
+mod erased;
 mod exit;
 mod export;
 mod failure;
@@ -25,8 +26,10 @@ mod man;
 mod pages;
 mod paint;
 mod prompt;
+mod prune;
 mod reference;
 mod rerun;
+mod rm;
 mod run;
 mod schema;
 mod screen;
@@ -111,6 +114,8 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Cancel(cancel) => cancel::cancel(db, &cancel).await,
         Command::Export(export) => export::export(db, &export).await,
         Command::Import(import) => import::import(db, &import).await,
+        Command::Rm(rm) => rm::rm(db, &rm).await,
+        Command::Prune(prune) => prune::prune(db, &prune).await,
         Command::Task(task) => task::task(task).await,
         Command::Init(init) => init::init(db.as_deref(), &init),
         Command::Check(check) => check::check(db, &check),

@@ -5,7 +5,7 @@ use std::fmt;
 /// How much room a store takes, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Space {
-    /// All of its files, those for its log and its index included.
+    /// The file, and what of it still stands in its log.
     pub file_bytes: u64,
     /// What of them holds something. The rest is used again, or given back by
     /// [`reclaim`](super::SessionStore::reclaim).

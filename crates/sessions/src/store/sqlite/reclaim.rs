@@ -23,7 +23,7 @@ use super::{
 use crate::store::{Reclaimed, Space, StoreError, Unreclaimed};
 
 /// How long readers may be in the way of emptying the log.
-const READERS: Duration = Duration::from_secs(5);
+const READERS: Duration = Duration::from_secs(3);
 /// How long the store is built anew while other programs use it: they wait 30 s for their turn, and moving the log
 /// into the file takes some of that too.
 const OTHERS: Duration = Duration::from_secs(10);
@@ -112,7 +112,7 @@ pub(super) fn space(conn: &Connection, place: &Place) -> Result<Space, Fault> {
     let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
     let length = |suffix: &str| fs::metadata(place.beside(suffix)).map_or(0, |found| found.len());
     Ok(Space {
-        file_bytes: ["", "-wal", "-shm"].into_iter().map(length).sum(),
+        file_bytes: ["", "-wal"].into_iter().map(length).sum(),
         used_bytes: pages.saturating_mul(pragma("page_size")?),
     })
 }
