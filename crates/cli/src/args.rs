@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Rm(crate::rm::Rm),
     /// Delete old trees: by age, number or size.
     Prune(crate::prune::Prune),
+    /// Say where a text was said, newest first.
+    Search(crate::search::Search),
     /// Delegate from inside a run: make a child of the session this is called in.
     Task(crate::task::Task),
     /// Write a first pool that runs as it is: a manifest with comments, and its scripts.

@@ -19,7 +19,7 @@ pub(crate) const TABLE: &[(u8, &str)] = &[
     (
         FAILED,
         "it did not work: the root or the child failed, was cancelled by somebody else or refused; the store \
-         cannot be used; `doctor` found something that has to be mended",
+         cannot be used; `search` found nothing; `doctor` found something that has to be mended",
     ),
     (
         USAGE,

@@ -33,6 +33,7 @@ mod rm;
 mod run;
 mod schema;
 mod screen;
+mod search;
 mod show;
 mod signals;
 mod store;
@@ -116,6 +117,7 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Import(import) => import::import(db, &import).await,
         Command::Rm(rm) => rm::rm(db, &rm).await,
         Command::Prune(prune) => prune::prune(db, &prune).await,
+        Command::Search(search) => search::search(db, &search).await,
         Command::Task(task) => task::task(task).await,
         Command::Init(init) => init::init(db.as_deref(), &init),
         Command::Check(check) => check::check(db, &check),

@@ -127,7 +127,7 @@ fn header(record: &SessionRecord, runs: &[RunRecord]) -> Painted {
 fn words(lines: &[LogRow]) -> String {
     let is_whole = |line: &&LogRow| match line.event.kind() {
         "message_complete" => {
-            matches!(line.event.parse(), Ok(Event::MessageComplete(message)) if message.streamed_bytes == 0)
+            matches!(line.event.parse(), Ok(Event::MessageComplete(message)) if !message.text.is_empty())
         }
         _ => false,
     };

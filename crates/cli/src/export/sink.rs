@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 
 use crate::{
     failure::Failure,
-    text::{by_number, plain_lines},
+    text::{by_number, for_stdout},
 };
 
 /// Bytes that are gathered before they are written.
@@ -112,7 +112,7 @@ impl Sink {
             To::Terminal(stdout) => {
                 let shown = match self.text {
                     Text::Json => by_number(text),
-                    Text::Plain => plain_lines(text),
+                    Text::Plain => for_stdout(text).into_owned(),
                 };
                 stdout.write_all(shown.as_bytes())
             }
