@@ -26,8 +26,8 @@ struct Tool {
     name: &'static str,
     /// Shows that it works: ends with 0.
     works: &'static [&'static str],
-    /// Prints its version, in most versions of it.
-    version: &'static [&'static str],
+    /// Print its version, the first or the next, as its kind may be.
+    version: &'static [&'static [&'static str]],
     why: &'static str,
 }
 
@@ -35,17 +35,22 @@ const TOOLS: [Tool; 4] = [
     Tool {
         name: "git",
         works: &["--version"],
-        version: &["--version"],
+        version: &[&["--version"]],
         why: "sessions of one repository are found together by it",
     },
     Tool {
         name: "awk",
         works: &["BEGIN { exit 0 }"],
-        version: &["--version"],
+        version: &[&["--version"], &["-W", "version"]],
         why: "scripts of agents use it",
     },
-    Tool { name: "sh", works: &["-c", "exit 0"], version: &["--version"], why: "agents are scripts for it" },
-    Tool { name: "sort", works: &["/dev/null"], version: &["--version"], why: "scripts of agents use it" },
+    Tool {
+        name: "sh",
+        works: &["-c", "exit 0"],
+        version: &[&["--version"]],
+        why: "agents are scripts for it",
+    },
+    Tool { name: "sort", works: &["/dev/null"], version: &[&["--version"]], why: "scripts of agents use it" },
 ];
 
 pub(super) async fn look() -> Vec<Finding> {
@@ -89,10 +94,16 @@ async fn look_for(tool: &Tool) -> Finding {
         }
         Err(why) => return Finding::problem(name, format!("{place} does not work: {why}"), install(name)),
     }
-    let said = match ask(&found, version).await {
-        Ok((exit, said)) if exit.is_success() => said.lines().next().unwrap_or_default().to_owned(),
-        _ => String::new(),
-    };
+    let mut said = String::new();
+    for arguments in version.iter() {
+        said = match ask(&found, arguments).await {
+            Ok((exit, said)) if exit.is_success() => said.lines().next().unwrap_or_default().to_owned(),
+            _ => String::new(),
+        };
+        if !said.is_empty() {
+            break;
+        }
+    }
     if said.is_empty() {
         // A shell that does not say who it is, is often a link to one that has a name.
         let link = found.canonicalize().ok().filter(|file| *file != found);
