@@ -9,6 +9,8 @@ use serde_json::json;
 use crate::{
     exit,
     failure::Failure,
+    store::Place,
+    summary,
     text::{counted, finish, finish_json, plain},
 };
 
@@ -95,9 +97,12 @@ impl Finding {
 
 pub(crate) async fn doctor(db: Option<PathBuf>, args: &Doctor) -> Result<ExitCode, Failure> {
     let mut findings = system::look().await;
-    let (store, of_store) = data::look(db, args.full).await;
+    let place = Place::choose(db.clone(), None);
+    // As it is typed for this store.
+    let program = place.as_ref().map_or_else(|_| summary::program(), summary::program_on);
+    let (store, of_store) = data::look(place, db.is_some(), args.full, &program).await;
     findings.extend(of_store);
-    let (left, of_left) = left::look();
+    let (left, of_left) = left::look(&program);
     findings.extend(of_left);
 
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();

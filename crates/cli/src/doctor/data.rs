@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Finding, Level};
 use crate::{
+    failure::Failure,
     store::Place,
     text::{bytes, counted, shell_word},
     variables,
@@ -22,15 +23,21 @@ const LITTLE: u64 = 256 << 20;
 /// So long is checked, unless all is to be.
 const CHECKED: Duration = Duration::from_secs(15);
 
-pub(super) async fn look(db: Option<PathBuf>, full: bool) -> (Value, Vec<Finding>) {
-    let chosen_by = if db.is_some() {
+/// `program` is how it is called on this store.
+pub(super) async fn look(
+    place: Result<Place, Failure>,
+    is_named: bool,
+    full: bool,
+    program: &str,
+) -> (Value, Vec<Finding>) {
+    let chosen_by = if is_named {
         "--db"
     } else if std::env::var_os(variables::DB).is_some_and(|db| !db.is_empty()) {
         variables::DB
     } else {
         "default"
     };
-    let path = match Place::choose(db, None) {
+    let path = match place {
         Ok(Place::Memory) => {
             let found = Finding { level: Level::Note, ..Finding::ok("store", "memory: nothing is kept") };
             return (json!({ "chosen_by": chosen_by, "path": null }), vec![found]);
@@ -47,7 +54,7 @@ pub(super) async fn look(db: Option<PathBuf>, full: bool) -> (Value, Vec<Finding
     let looked = tokio::task::spawn_blocking(move || look_at(&file, bound)).await;
     let place = json!({ "chosen_by": chosen_by, "path": path.to_string_lossy() });
     match looked {
-        Ok(Ok(look)) => (as_json(place, &look), findings(&path, chosen_by, &look)),
+        Ok(Ok(look)) => (as_json(place, &look), findings(&path, chosen_by, &look, program)),
         Ok(Err(error)) => (place, vec![refused(&path, &error)]),
         Err(error) => (place, vec![Finding::problem("store", error.to_string(), "look again")]),
     }
@@ -87,7 +94,7 @@ fn copies(look: &StoreLook) -> impl Iterator<Item = &(PathBuf, u64)> {
     })
 }
 
-fn findings(path: &std::path::Path, chosen_by: &str, look: &StoreLook) -> Vec<Finding> {
+fn findings(path: &std::path::Path, chosen_by: &str, look: &StoreLook, program: &str) -> Vec<Finding> {
     let place = format!("{} ({chosen_by})", path.display());
     let mut findings = Vec::new();
     match &look.file {
@@ -109,11 +116,11 @@ fn findings(path: &std::path::Path, chosen_by: &str, look: &StoreLook) -> Vec<Fi
             }
             if !is_checked {
                 let found = format!("checked for {} s and not to its end", CHECKED.as_secs());
-                findings.push(Finding::new("check", Level::Note, found, "offspring doctor --full"));
+                findings.push(Finding::new("check", Level::Note, found, format!("{program} doctor --full")));
             }
         }
     }
-    findings.push(size(look));
+    findings.push(size(look, program));
     if look.open_by > 0 {
         findings.push(Finding::ok("in use", format!("by {}", counted(look.open_by, "program", "programs"))));
     }
@@ -127,14 +134,14 @@ fn findings(path: &std::path::Path, chosen_by: &str, look: &StoreLook) -> Vec<Fi
     findings
 }
 
-fn size(look: &StoreLook) -> Finding {
+fn size(look: &StoreLook, program: &str) -> Finding {
     let all = look.bytes();
     let copies: u64 = copies(look).map(|(_, bytes)| bytes).sum();
     let free = look.free_bytes.map(|free| format!(", {} free", bytes(free))).unwrap_or_default();
     let of_copies = if copies == 0 { String::new() } else { format!(" ({} in copies)", bytes(copies)) };
     let found = format!("{}{of_copies}{free}", bytes(all));
     if all > MUCH {
-        let mut todo = String::from("see what could go: offspring prune --to-size 1GiB --dry-run");
+        let mut todo = format!("see what could go: {program} prune --to-size 1GiB --dry-run");
         for (path, _) in self::copies(look) {
             todo.push_str(&format!(
                 "\na copy that nothing needs any more: rm {}",

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::{Finding, Level};
 use crate::text::{counted, shell_word};
 
-pub(super) fn look() -> (Value, Vec<Finding>) {
+/// `program` is how it is called on the store.
+pub(super) fn look(program: &str) -> (Value, Vec<Finding>) {
     let homes = Homes::look();
     let mut findings = vec![sockets(&homes)];
     if homes.place.is_none() {
@@ -18,7 +19,7 @@ pub(super) fn look() -> (Value, Vec<Finding>) {
         ));
     }
     let left = left_over();
-    findings.push(agents(left.as_deref()));
+    findings.push(agents(left.as_deref(), program));
     let paths = |paths: &[std::path::PathBuf]| -> Vec<String> {
         paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
     };
@@ -49,7 +50,7 @@ fn sockets(homes: &Homes) -> Finding {
     )
 }
 
-fn agents(left: Result<&[LeftOver], &std::io::Error>) -> Finding {
+fn agents(left: Result<&[LeftOver], &std::io::Error>, program: &str) -> Finding {
     match left {
         Err(error) => Finding {
             level: Level::Note,
@@ -63,7 +64,10 @@ fn agents(left: Result<&[LeftOver], &std::io::Error>) -> Finding {
             Finding::problem(
                 "agents",
                 format!("still there although their program was killed: {}", shown.join(", ")),
-                format!("`offspring ls` ends those of its store\nany others: kill -9 {}", pids.join(" ")),
+                format!(
+                    "{program} ls\nany that are still there then belong to another store: kill -9 {}",
+                    pids.join(" ")
+                ),
             )
         }
     }
