@@ -138,10 +138,12 @@ fn what_was_taken_is_marked_and_names_its_first_owner() {
     let first = world.tree("latest");
     let _ = world.offspring(&["rerun", "latest", "--failed", "--quiet"]).with(0);
     mend(&world);
-    let _ = world.offspring(&["rerun", "latest", "--failed", "--quiet"]).with(0);
+    let done = world.offspring(&["rerun", "latest", "--failed"]).with(0);
     let tree = world.tree("latest");
     for member in [1, 2] {
         assert_eq!(tree[member]["taken_from"], first[member]["id"]);
+        let live = format!("ms  taken from {}\n", first[member]["id"].as_str().unwrap());
+        assert!(done.stderr.contains(&live), "{}", done.stderr);
         let mark = format!(
             "completed {} ms  taken from {}",
             tree[member]["duration_ms"],

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use offspring_delegation::recall::TAKEN_FROM;
 use offspring_protocol::{Envelope, Event, Outcome, RunState, SessionId, SessionInfo};
 
 use crate::{
@@ -38,6 +39,8 @@ struct Row {
     since: Instant,
     took: Option<Duration>,
     last: String,
+    /// Whether it only says again what another session said: then `last` tells which.
+    is_taken: bool,
 }
 
 impl Tree {
@@ -54,6 +57,7 @@ impl Tree {
             since: Instant::now(),
             took: None,
             last: String::new(),
+            is_taken: false,
         });
         place
     }
@@ -84,7 +88,11 @@ impl Tree {
                 agent_type: spawn.agent_type.clone(),
                 source_type: Some(spawn.source_type.clone()),
             };
-            self.add(&Arc::new(info));
+            let place = self.add(&Arc::new(info));
+            if let Some(from) = spawn.metadata.get(TAKEN_FROM) {
+                let row = &mut self.rows[place];
+                (row.is_taken, row.last) = (true, harmless(&format!("taken from {from}")));
+            }
             return None;
         }
         let place = self.add(&envelope.session);
@@ -209,6 +217,9 @@ impl Folded {
 impl Row {
     /// Its last line of output; nothing to print: a line for each would drown the rest.
     fn say(&mut self, text: &str) -> Option<Painted> {
+        if self.is_taken {
+            return None;
+        }
         if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
             self.last = harmless(line.trim());
         }
