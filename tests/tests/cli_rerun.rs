@@ -127,8 +127,14 @@ fn the_answer_of_json_and_the_exit_code_are_those_of_a_run() {
     );
     fs::remove_file(world.path("here/mended")).unwrap();
     let _ = worked(&world);
-    let _ = world.offspring(&["rerun", "latest", "--quiet"]).with(1);
+    let done = world.offspring(&["rerun", "latest", "--quiet"]).with(1);
     assert_eq!(worked(&world), "needs one two", "without --failed all of it");
+    assert!(!done.stderr.contains("taken"), "{}", done.stderr);
+    // What failed again says how to run it once more.
+    let line = again(&done.stderr);
+    assert!(line.ends_with(&format!(" rerun {} --failed", latest(&world))), "{line}");
+    let _ = typed(&world, &line).with(1);
+    assert_eq!(worked(&world), "needs");
 }
 
 #[test]
@@ -138,7 +144,10 @@ fn what_was_taken_is_marked_and_names_its_first_owner() {
     let first = world.tree("latest");
     let _ = world.offspring(&["rerun", "latest", "--failed", "--quiet"]).with(0);
     mend(&world);
+    let newest = latest(&world);
     let done = world.offspring(&["rerun", "latest", "--failed"]).with(0);
+    let line = format!("completed: 4 sessions, depth 1, 0 failed, 2 taken from {newest}, ");
+    assert!(done.stderr.lines().last().unwrap().starts_with(&line), "{}", done.stderr);
     let tree = world.tree("latest");
     for member in [1, 2] {
         assert_eq!(tree[member]["taken_from"], first[member]["id"]);

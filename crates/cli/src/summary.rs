@@ -8,6 +8,7 @@ use offspring_sessions::{SessionManager, SessionRecord, StoreError, store::Event
 use serde::Serialize;
 
 use crate::{
+    look, rerun,
     store::Place,
     text::{counted, duration, plain, shell_word, tell},
     variables,
@@ -120,6 +121,8 @@ pub(crate) struct Summary {
     depth: u32,
     failures: usize,
     cancelled: usize,
+    /// How many results were taken, and the tree they were taken from.
+    taken: Option<(usize, SessionId)>,
     wall: Duration,
     stored: String,
     first_failed: Option<FirstFailed>,
@@ -148,6 +151,10 @@ impl Summary {
             depth: records.iter().map(|record| record.data.depth).max().unwrap_or_default(),
             failures: count(&[Outcome::Failed, Outcome::Interrupted]),
             cancelled: count(&[Outcome::Cancelled]),
+            taken: records
+                .first()
+                .and_then(|record| record.rerun_of.clone())
+                .map(|old| (records.iter().filter(|record| look::taken_from(record).is_some()).count(), old)),
             wall,
             stored,
             first_failed,
@@ -185,22 +192,25 @@ impl Summary {
                 lines.push(format!("  what it said: {program} show {}", first.session));
             }
         }
-        let again = self.outcome != Outcome::Completed;
+        let again = self.outcome != Outcome::Completed || self.failures + self.cancelled > 0;
         if let (Some(program), true) = (&self.program, again) {
-            lines
-                .push(format!("  once more, but for what completed: {program} rerun {} --failed", self.root));
+            lines.push(format!("  {}", rerun::command(program, &self.root)));
         }
         let Self { depth, failures, stored, .. } = self;
         let wall = duration(self.wall);
         let sessions = counted(self.sessions, "session", "sessions");
         let cancelled =
             if self.cancelled == 0 { String::new() } else { format!(", {} cancelled", self.cancelled) };
+        let taken = match &self.taken {
+            Some((taken @ 1.., old)) => format!(", {taken} taken from {old}"),
+            _ => String::new(),
+        };
         let look = self
             .program
             .as_ref()
             .map_or(String::new(), |program| format!("; look at it with: {program} tree {}", self.root));
         lines.push(format!(
-            "{outcome}: {sessions}, depth {depth}, {failures} failed{cancelled}, {wall}, stored in {}{look}",
+            "{outcome}: {sessions}, depth {depth}, {failures} failed{cancelled}{taken}, {wall}, stored in {}{look}",
             plain(stored)
         ));
         lines
