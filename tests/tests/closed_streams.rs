@@ -40,6 +40,8 @@ const COMMANDS: &[&[&str]] = &[
     &["export", "latest", "--format", "json"],
     &["export", "latest", "--format", "mermaid"],
     &["import", "{}/exported.json", "--json"],
+    &["rm", "{root}"],
+    &["prune", "--keep", "1000", "--dry-run"],
     &["init", "{}/new", "--json"],
     &["check", "{}/pool/pool.yaml"],
     &["check", "{}/pool/pool.yaml", "--json"],
@@ -54,6 +56,8 @@ const INSIDE: &[&str] = &["task"];
 
 struct Closed {
     world: World,
+    /// The root that was exported.
+    id: String,
 }
 
 impl Closed {
@@ -63,22 +67,33 @@ impl Closed {
         world.run("ask", "x", &["--quiet"]).with(0);
         let exported = world.offspring(&["export", "latest", "--format", "json"]).with(0).stdout;
         world.write("exported.json", &exported);
-        Self { world }
+        let id = world.tree("latest")[0]["id"].as_str().unwrap().to_owned();
+        Self { world, id }
     }
 
     /// The command, on a store of its own where it would change it.
     fn command(&self, words: &[&str]) -> Command {
         let root = self.world.path("");
         let root = root.to_str().unwrap().trim_end_matches('/');
-        let words: Vec<String> = words.iter().map(|word| word.replace("{}", root)).collect();
+        let words: Vec<String> =
+            words.iter().map(|word| word.replace("{}", root).replace("{root}", &self.id)).collect();
         if words[0] == "init" {
             let _ = std::fs::remove_dir_all(&words[1]);
         }
-        if words[0] == "import" {
-            let mut command = self.world.bare();
-            let _ = std::fs::remove_file(self.world.path("copy.db"));
-            command.arg("--db").arg(self.world.path("copy.db")).args(words);
-            return command;
+        if matches!(words[0].as_str(), "import" | "rm") {
+            let copy = self.world.path("copy.db");
+            let _ = std::fs::remove_file(&copy);
+            let on_copy = |words: &[String]| {
+                let mut command = self.world.bare();
+                command.arg("--db").arg(&copy).args(words);
+                command
+            };
+            if words[0] == "rm" {
+                let exported = self.world.path("exported.json").display().to_string();
+                let import = on_copy(&["import".to_owned(), exported]).output().unwrap();
+                assert!(import.status.success(), "{import:?}");
+            }
+            return on_copy(&words);
         }
         self.world.command(&words)
     }
