@@ -181,6 +181,7 @@ pub struct Command {
     workers: Vec<Worker>,
     limits: SessionLimits,
     manifest_dir: PathBuf,
+    max_silence: Option<Duration>,
     max_output_bytes: u64,
     max_prompt_bytes: u64,
     host: Arc<CommandHost>,
@@ -252,6 +253,7 @@ impl Command {
             workers: spec.workers,
             limits: spec.limits,
             manifest_dir: spec.manifest_dir,
+            max_silence: spec.max_silence,
             max_output_bytes: spec.max_output_bytes,
             max_prompt_bytes: spec.max_prompt_bytes,
             host,
@@ -319,6 +321,10 @@ impl Agent for Command {
 
     fn limits(&self) -> SessionLimits {
         self.limits.clone()
+    }
+
+    fn max_silence(&self) -> Option<Duration> {
+        self.max_silence
     }
 
     fn takes_slot(&self) -> bool {

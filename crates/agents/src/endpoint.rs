@@ -229,6 +229,7 @@ fn methods(connection: Connection) -> Result<Methods, jsonrpsee::core::RegisterM
         let TaskParams { task } = parse(&params)?;
         let granted = connection.granted()?;
         let (run, delegator) = (&granted.run, &connection.inner.delegator);
+        let _waits = run.waits();
         let output = delegator.tasks().output(&task, &run.session().id);
         let output = delegator.slots().while_waiting(run.run_id(), output).await;
         let output = output.map_err(|unknown| error(rpc::code::UNKNOWN_TASK, unknown.to_string()));

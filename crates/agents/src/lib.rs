@@ -26,6 +26,7 @@
 //!     environment: Vec::new(),
 //!     limits: SessionLimits::UNBOUNDED,
 //!     manifest_dir: here.clone(),
+//!     max_silence: None,
 //!     max_output_bytes: 1 << 20,
 //!     max_prompt_bytes: 1 << 20,
 //! };

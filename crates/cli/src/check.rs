@@ -9,10 +9,7 @@ use clap::Args;
 use offspring_agents::{CommandFactory, CommandSettings};
 use offspring_pool::{
     Manifest, ManifestError, Registry,
-    manifest::{
-        AgentEntry, EnvironmentValue, LimitInForce, Place as At, TeamEntry, TeamMode, WorkerEntry,
-        session_limits,
-    },
+    manifest::{AgentEntry, EnvironmentValue, LimitInForce, Place as At, TeamEntry, TeamMode, WorkerEntry},
 };
 use offspring_process::resolve_program;
 use serde::Serialize;
@@ -201,7 +198,7 @@ impl Program<'_> {
         let entry = self.entry;
         let variables: Vec<&str> = entry.environment.iter().map(|(name, _)| name.as_str()).collect();
         let limits: Map<String, Value> =
-            narrower(entry).map(|(key, value)| (key.to_owned(), value.into())).collect();
+            entry.narrowed().map(|(key, value)| (key.to_owned(), value.into())).collect();
         let (program, arguments) = self.line.split_first().unzip();
         json!({
             "name": entry.name, "type": entry.kind, "description": entry.description,
@@ -220,15 +217,10 @@ impl Program<'_> {
             }
         };
         below("asks", names(&entry.workers).join(", "));
-        let limits: Vec<String> = narrower(entry).map(|(key, value)| format!("{key} {value}")).collect();
+        let limits: Vec<String> = entry.narrowed().map(|(key, value)| format!("{key} {value}")).collect();
         below("narrower:", limits.join(", "));
         text
     }
-}
-
-/// The limits that an agent narrows (rule L17).
-fn narrower(entry: &AgentEntry) -> impl Iterator<Item = (&'static str, u64)> {
-    session_limits(&entry.limits).into_iter().filter_map(|(key, value)| Some((key, value?)))
 }
 
 fn names(workers: &[WorkerEntry]) -> Vec<&str> {

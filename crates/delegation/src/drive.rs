@@ -163,6 +163,14 @@ async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -
         Node::Team(_) | Node::TeamRun(_) => (Duration::ZERO, OnExit::Wait),
     };
 
+    let max_silence = match &node {
+        Node::Agent(agent) => agent.max_silence(),
+        Node::Team(_) | Node::TeamRun(_) => None,
+    };
+    if let Some(limit) = max_silence {
+        end.limit_silence(limit);
+    }
+
     let mut work =
         Box::pin(AssertUnwindSafe(execute(delegator.clone(), node, prompt, context)).catch_unwind());
     let mut timed_out = false;
@@ -174,13 +182,18 @@ async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -
             Err(_) => Err(RunError::interrupted("cancelled", "cancelled")),
         },
         worked = &mut work => caught(worked),
-        () = passed(deadline) => {
+        error = async {
+            tokio::select! {
+                () = passed(deadline) => too_long(),
+                error = silent_too_long(&end, max_silence) => error,
+            }
+        } => {
             timed_out = true;
             stop_below(&delegator, &session).await;
             stop.cancel();
             // What it still gives is not asked for: the limit decides.
             let _ = timeout(grace, &mut work).await;
-            Err(too_long())
+            Err(error)
         }
     };
     // Whatever the agent still held (a process, for one) is gone before its run is over (L14).
@@ -238,6 +251,23 @@ async fn passed(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,
+    }
+}
+
+/// Waits until the run has said nothing for as long as it may.
+async fn silent_too_long(end: &RunEnd, max: Option<Duration>) -> RunError {
+    let Some(max) = max else { return pending().await };
+    loop {
+        // One that waits for somebody is as if it had spoken: its silence begins when that is over.
+        let lasts = end.silence().map_or(Duration::ZERO, |silence| silence.lasts);
+        let Some(rest) = max.checked_sub(lasts).filter(|rest| !rest.is_zero()) else {
+            let message = format!(
+                "timeout: it said nothing for {lasts:.1?}, and its limit is {max:?} (max_silence_ms)"
+            );
+            return RunError::failed("timeout", message);
+        };
+        // A limit beyond what the clock can say is none.
+        passed(Instant::now().checked_add(rest)).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a pool makes nodes from its manifest: one factory per node type.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use offspring_protocol::{NodeName, SessionLimits};
 use serde::de::DeserializeOwned;
@@ -22,6 +22,8 @@ pub struct NodeSpec {
     pub limits: SessionLimits,
     /// Where relative paths of the manifest start.
     pub manifest_dir: PathBuf,
+    /// How long a run of it may say nothing; `None`: as long as it likes.
+    pub max_silence: Option<Duration>,
     /// The longest answer that is kept, in bytes.
     pub max_output_bytes: u64,
     /// The longest prompt that may be given to a child, in bytes.

@@ -97,6 +97,12 @@ pub trait Agent: Send + Sync + 'static {
         SessionLimits::UNBOUNDED
     }
 
+    /// How long its run may say nothing while nothing else is waited for; beyond, the run fails. By default as long
+    /// as it likes.
+    fn max_silence(&self) -> Option<Duration> {
+        None
+    }
+
     /// Whether its run counts among the active ones (`max_active`, rule L5): a process or a model request.
     fn takes_slot(&self) -> bool {
         false

@@ -131,6 +131,7 @@ impl<'a> Subagent<'a> {
         caller: &Arc<RunContext>,
         request: TaskRequest,
     ) -> Result<TaskResult, TaskError> {
+        let _waits = caller.waits();
         let begun = self.begin(tool, caller, request).await?;
         let waited = self.delegator.slots().while_waiting(caller.run_id(), begun.result).await;
         if caller.is_cancelled() {

@@ -32,7 +32,7 @@ use offspring_protocol::{NodeName, PoolId, SessionLimits};
 #[cfg(feature = "schema")]
 pub use self::keys::{KeyReference, keys, schema};
 pub use self::{
-    limits::{LimitInForce, Limits, session_limits},
+    limits::{LimitInForce, Limits, RunLimits},
     located::Located,
     problem::{ManifestError, Place, Problem},
     settings::NodeSettings,
@@ -74,8 +74,20 @@ pub struct AgentEntry {
     pub environment: Vec<(String, EnvironmentValue)>,
     /// What narrows the pool's limits for its sessions (rule L17); `None` where it says nothing.
     pub limits: SessionLimits,
+    /// The same for its runs.
+    pub run_limits: RunLimits,
     /// The keys of its node type.
     pub settings: NodeSettings,
+}
+
+impl AgentEntry {
+    /// The limits that it narrows, by their keys.
+    pub fn narrowed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let RunLimits { max_silence_ms, max_output_bytes } = self.run_limits;
+        let of_run = [("max_silence_ms", max_silence_ms), ("max_output_bytes", max_output_bytes)];
+        let all = limits::session_limits(&self.limits).into_iter().chain(of_run);
+        all.filter_map(|(key, value)| Some((key, value?)))
+    }
 }
 
 /// Where the value of a variable comes from.

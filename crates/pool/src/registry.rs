@@ -1,6 +1,6 @@
 //! Node factories by node type, and the nodes a manifest describes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use offspring_delegation::{
     Agent, BuildError, Delegator, Node, NodeFactory, NodeSpec, Team, TeamRun, Variable, Worker,
@@ -138,6 +138,7 @@ fn spec(manifest: &Manifest, entry: &AgentEntry) -> NodeSpec {
             Some(Variable { name: name.clone(), value, secret: true })
         }
     };
+    let limits = manifest.limits();
     NodeSpec {
         name: entry.name.clone(),
         description: entry.description.clone().unwrap_or_default(),
@@ -145,8 +146,9 @@ fn spec(manifest: &Manifest, entry: &AgentEntry) -> NodeSpec {
         environment: entry.environment.iter().filter_map(variable).collect(),
         limits: entry.limits.clone(),
         manifest_dir: manifest.dir().to_owned(),
-        max_output_bytes: manifest.limits().max_output_bytes,
-        max_prompt_bytes: manifest.limits().max_prompt_bytes,
+        max_silence: entry.run_limits.max_silence_ms.or(limits.max_silence_ms).map(Duration::from_millis),
+        max_output_bytes: entry.run_limits.max_output_bytes.unwrap_or(limits.max_output_bytes),
+        max_prompt_bytes: limits.max_prompt_bytes,
     }
 }
 

@@ -29,7 +29,7 @@ agents:
     prompt: stdin
     workers: [history, {type: team, name: all}]
     environment: {LEVEL: 3, VERSION: 1.10, EMPTY: '', TOKEN: {from: MY_TOKEN}}
-    limits: {max_depth: 3, max_wall_ms: 60_000}
+    limits: {max_depth: 3, max_wall_ms: 60_000, max_output_bytes: 10}
   history: &program
     type: command
     command: ./history.sh
@@ -136,6 +136,8 @@ fn l17_an_agent_narrows_the_limits_of_its_pool_and_never_widens_them() {
     let expected =
         SessionLimits { max_depth: Some(3), max_wall_ms: Some(60_000), ..SessionLimits::UNBOUNDED };
     assert_eq!(*limits, expected);
+    let narrowed: Vec<_> = manifest.agent("coordinator").unwrap().narrowed().collect();
+    assert_eq!(narrowed, [("max_depth", 3), ("max_wall_ms", 60_000), ("max_output_bytes", 10)]);
     for (pool, agent) in [(5, 6), (2, 3)] {
         let text = format!(
             "agents: {{a: {{type: x, limits: {{max_descendants: {agent}}}}}}}\nlimits: {{max_descendants: {pool}}}"

@@ -283,6 +283,10 @@ const CASES: &[(&str, &str)] = &[
         "agents: {a: {type: command, limits: {max_depth: 11, max_wall_ms: 5}}}\n",
         "survey.yaml:1:49: `max_depth` is 11, and the pool allows 10; an agent can only narrow; raise the limit of the pool",
     ),
+    (
+        "agents: {a: {type: x, limits: {max_output_bytes: 9, max_silence_ms: 5}}}\nlimits: {max_silence_ms: 4, max_output_bytes: 9}\n",
+        "survey.yaml:1:69: `max_silence_ms` is 5, and the pool allows 4; an agent can only narrow; raise the limit of the pool",
+    ),
 ];
 
 #[test]

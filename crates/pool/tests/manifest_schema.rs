@@ -4,7 +4,7 @@
 
 use std::{env, fs};
 
-use offspring_pool::manifest::{KeyReference, Limits, Manifest, keys, schema, session_limits};
+use offspring_pool::manifest::{KeyReference, Limits, Manifest, keys, schema};
 use serde_json::{Value, json};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/manifest.schema.json");
@@ -53,7 +53,8 @@ fn every_key_has_a_meaning_and_says_what_it_takes() {
 #[test]
 fn l5_the_documented_defaults_are_the_ones_in_force() {
     let keys = keys(&[]);
-    let Limits { session, max_active: _, max_queued, max_prompt_bytes, max_output_bytes } = Limits::default();
+    let Limits { session, max_active: _, max_queued, max_prompt_bytes, max_output_bytes, max_silence_ms: _ } =
+        Limits::default();
     let documented = |name: &str| key(&keys, &format!("limits.{name}")).default.clone();
     assert_eq!(documented("max_depth"), session.max_depth.map(|n| n.to_string()));
     assert_eq!(documented("max_descendants"), session.max_descendants.map(|n| n.to_string()));
@@ -139,5 +140,10 @@ fn every_limit_of_the_schema_has_a_value_and_no_other() {
     };
     let limits = Limits::default();
     assert_eq!(names(limits.values()), below("limits."));
-    assert_eq!(names(session_limits(&limits.session)), below("agents.NAME.limits."));
+    let of_agents = below("agents.NAME.limits.");
+    let all: Vec<String> = of_agents.iter().map(|key| format!("{key}: 1")).collect();
+    let text = format!("agents: {{a: {{type: x, limits: {{{}}}}}}}", all.join(", "));
+    let manifest = Manifest::from_str(&text, "p.yaml".as_ref()).unwrap();
+    let narrowed = manifest.agents()[0].narrowed().map(|(key, value)| (key, Some(value))).collect();
+    assert_eq!(names(narrowed), of_agents);
 }

@@ -89,12 +89,12 @@ name: house
 entry: outer
 agents:
   a: {type: says, says: A, workers: [b, inner], environment: {LEVEL: '3', HERE: {from: PATH}, GONE: {from: NO_SUCH_VARIABLE_HERE}}}
-  b: {type: says, says: B, description: the second, limits: {max_depth: 2}}
+  b: {type: says, says: B, description: the second, limits: {max_depth: 2, max_output_bytes: 7, max_silence_ms: 50}}
 teams:
   outer: {mode: parallel, members: [inner, a], description: both}
   inner: {mode: sequential, members: [a, b], shared_prompt: S, require_all: false}
 workers: [b]
-limits: {max_depth: 40, max_descendants: 5_000, max_output_bytes: 77}
+limits: {max_depth: 40, max_descendants: 5_000, max_output_bytes: 77, max_silence_ms: 5_000}
 ";
 
 async fn open(text: &str, store: Arc<dyn SessionStore>) -> Result<Pool, OpenError> {
@@ -298,7 +298,10 @@ fn a_factory_hears_what_the_manifest_says_about_its_agent() {
     let path = std::env::var("PATH").unwrap();
     assert_eq!(variables, [("LEVEL", "3", false), ("HERE", path.as_str(), true)], "unset stays unset");
     assert_eq!((specs[1].description.as_str(), specs[1].limits.max_depth), ("the second", Some(2)));
-    assert_eq!((specs[0].manifest_dir.as_path(), specs[0].max_output_bytes), (Path::new("/pools"), 77));
+    assert_eq!(specs[0].manifest_dir.as_path(), Path::new("/pools"));
+    let run_limits = |n: usize| (specs[n].max_output_bytes, specs[n].max_silence);
+    assert_eq!(run_limits(0), (77, Some(Duration::from_secs(5))), "those of the pool");
+    assert_eq!(run_limits(1), (7, Some(Duration::from_millis(50))), "its own");
 }
 
 #[test]

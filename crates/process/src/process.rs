@@ -250,11 +250,17 @@ impl Process {
         self.stderr.tail()
     }
 
-    /// The last line of stderr that is not blank, as it changes, cut to 512 bytes. A watch holds one value: a reader
-    /// that is slow misses lines and costs nothing. Untrusted (W11).
+    /// The last line of stderr that is not blank, as of now, cut to its last 512 bytes. Untrusted (W11).
     #[must_use]
-    pub fn watch_stderr_line(&self) -> watch::Receiver<String> {
-        self.stderr.watch_line()
+    pub fn stderr_last_line(&self) -> String {
+        self.stderr.last_line()
+    }
+
+    /// How many bytes the program has written to stderr, as they come. A watch holds one value: a reader that is slow
+    /// costs nothing.
+    #[must_use]
+    pub fn watch_stderr_bytes(&self) -> watch::Receiver<u64> {
+        self.stderr.watch_total()
     }
 
     /// How the program ended, if it has.

@@ -80,12 +80,12 @@ struct Kept {
 pub(crate) struct StderrCollector {
     limit: usize,
     kept: Arc<Mutex<Kept>>,
-    line: watch::Sender<String>,
+    total: watch::Sender<u64>,
 }
 
 impl StderrCollector {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, kept: Arc::default(), line: watch::Sender::default() }
+        Self { limit, kept: Arc::default(), total: watch::Sender::default() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -93,23 +93,16 @@ impl StderrCollector {
     }
 
     fn push(&self, chunk: &[u8]) {
-        let line = {
+        let total = {
             let mut kept = self.kept();
             kept.total_bytes += chunk.len() as u64;
             let chunk = &chunk[chunk.len().saturating_sub(self.limit)..];
             let excess = (kept.bytes.len() + chunk.len()).saturating_sub(self.limit);
             kept.bytes.drain(..excess);
             kept.bytes.extend(chunk);
-            // Nobody who watches, nobody who pays.
-            (self.line.receiver_count() > 0).then(|| last_line(&end_of(&kept.bytes)))
+            kept.total_bytes
         };
-        if let Some(line) = line.filter(|line| !line.is_empty()) {
-            self.line.send_if_modified(|shown| {
-                let changed = *shown != line;
-                *shown = line;
-                changed
-            });
-        }
+        self.total.send_replace(total);
     }
 
     pub(crate) fn tail(&self) -> StderrTail {
@@ -118,16 +111,14 @@ impl StderrCollector {
         StderrTail { bytes: kept.bytes.make_contiguous().to_vec(), total_bytes }
     }
 
-    /// The last line as it changes: a watch holds one value, so a slow reader costs nothing.
-    pub(crate) fn watch_line(&self) -> watch::Receiver<String> {
-        let receiver = self.line.subscribe();
-        let line = self.tail().last_line();
-        self.line.send_if_modified(|shown| {
-            let changed = *shown != line;
-            *shown = line;
-            changed
-        });
-        receiver
+    /// The last line as of now.
+    pub(crate) fn last_line(&self) -> String {
+        last_line(&end_of(&self.kept().bytes))
+    }
+
+    /// How many bytes were written: a watch holds one value, so a slow reader costs nothing.
+    pub(crate) fn watch_total(&self) -> watch::Receiver<u64> {
+        self.total.subscribe()
     }
 
     /// Reads to the end. W4: no matter whether anybody asks for it.
@@ -139,7 +130,7 @@ impl StderrCollector {
     }
 }
 
-/// Enough of the end to find the last line in, without moving a whole ring buffer for each chunk.
+/// Enough of the end to find the last line in, without moving a whole ring buffer.
 fn end_of(bytes: &VecDeque<u8>) -> Vec<u8> {
     bytes.range(bytes.len().saturating_sub(4 * LINE_BYTES)..).copied().collect()
 }
@@ -162,17 +153,21 @@ mod tests {
     }
 
     #[test]
-    fn w4_the_watched_line_is_the_last_one_that_is_not_blank_and_stays_short() {
+    fn w4_the_last_line_as_of_now_is_one_that_is_not_blank_and_stays_short() {
         let collector = StderrCollector::new(64 * 1024);
+        let mut total = collector.watch_total();
         collector.push(b"before\n");
-        let line = collector.watch_line();
-        assert_eq!(*line.borrow(), "before");
+        assert_eq!(collector.last_line(), "before");
         collector.push(b"half");
-        assert_eq!(*line.borrow(), "half");
+        assert_eq!(collector.last_line(), "half");
         collector.push(b" a line\n  \r\n");
-        assert_eq!(*line.borrow(), "half a line");
+        assert_eq!(collector.last_line(), "half a line");
+        assert_eq!(*total.borrow_and_update(), 22);
+        // Also of what is the same or blank somebody who watches is told.
+        collector.push(b"\n");
+        assert!(total.has_changed().unwrap());
         collector.push(&vec![b'x'; 100_000]);
-        assert_eq!(line.borrow().len(), LINE_BYTES);
+        assert_eq!(collector.last_line().len(), LINE_BYTES);
         assert_eq!(collector.tail().bytes().len(), 64 * 1024);
     }
 

@@ -16,13 +16,13 @@ const PROMPT_BYTES: usize = 10 * 1024 * 1024;
 async fn w4_ten_mebibytes_of_stderr_without_a_newline_are_drained_into_a_bounded_tail() {
     for (how, spec) in both("head -c 10485760 /dev/zero | tr '\\0' x >&2; printf 'the end' >&2; exit 4") {
         let process = spawn(&spec.stderr_tail_bytes(1000)).unwrap();
-        let line = process.watch_stderr_line();
         let exit = tokio::time::timeout(Duration::from_secs(60), process.wait()).await.unwrap();
         let tail = &exit.stderr_tail;
         assert_eq!(exit.status, ExitKind::Code(4), "{how}");
         assert_eq!((tail.bytes().len(), tail.total_bytes()), (1000, 10_485_760 + 7), "{how}");
         assert!(tail.is_truncated() && tail.text().ends_with("xxxthe end"), "{how}");
-        assert!(line.borrow().ends_with("xthe end") && line.borrow().len() <= 512, "{how}");
+        let line = process.stderr_last_line();
+        assert!(line.ends_with("xthe end") && line.len() <= 512, "{how}");
         assert!(!format!("{exit:?}").contains("xxx"));
     }
 }
@@ -32,10 +32,12 @@ async fn w4_the_last_line_is_seen_while_the_program_runs() {
     for (how, spec) in both("echo one >&2; read next; echo two >&2; read end") {
         let mut process = spawn(&spec.stdin(Stdin::Pipe)).unwrap();
         let mut stdin = process.take_stdin().unwrap();
-        let mut line = process.watch_stderr_line();
-        line.wait_for(|line| line == "one").await.unwrap();
+        let mut bytes = process.watch_stderr_bytes();
+        bytes.wait_for(|bytes| *bytes == 4).await.unwrap();
+        assert_eq!(process.stderr_last_line(), "one");
         stdin.write_all(b"\n").await.unwrap();
-        line.wait_for(|line| line == "two").await.unwrap();
+        bytes.wait_for(|bytes| *bytes == 8).await.unwrap();
+        assert_eq!(process.stderr_last_line(), "two");
         drop(stdin);
         process.wait().await;
         assert_eq!(process.stderr_tail().text(), "one\ntwo\n", "{how}");

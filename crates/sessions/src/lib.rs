@@ -71,6 +71,7 @@ pub mod retention;
 mod roots;
 mod rows;
 pub mod run;
+pub mod silence;
 pub mod store;
 mod writer;
 
@@ -89,4 +90,5 @@ pub use run::{
     AnnouncedChild, Answer, Emitter, MAX_REPEATED_BYTES, NewChild, NewRoot, REPORTED, RootSession,
     RunContext, RunEnd, StartedRun,
 };
+pub use silence::{Silence, Waiting};
 pub use store::{MemoryStore, SessionRecord, SessionStore, StoreError};

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::Refused,
+    silence::Heard,
     store::StoreError,
     writer::{Op, QUEUE_BYTES, Then},
 };
@@ -88,6 +89,7 @@ pub(crate) struct OpenRun {
     /// Set once its end is committed.
     pub(crate) ended: CancellationToken,
     pub(crate) changing: Mutex<Changing>,
+    pub(crate) heard: Heard,
 }
 
 #[derive(Debug)]

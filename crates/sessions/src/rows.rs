@@ -16,6 +16,7 @@ use crate::{
     ids,
     live::{Changing, OpenRun},
     run::NewChild,
+    silence::Heard,
 };
 
 pub(crate) fn pending(session: &SessionId, run: RunId, ordinal: u32) -> RunRecord {
@@ -35,6 +36,7 @@ pub(crate) fn pending(session: &SessionId, run: RunId, ordinal: u32) -> RunRecor
 
 pub(crate) fn open_run(record: RunRecord) -> Arc<OpenRun> {
     Arc::new(OpenRun {
+        heard: Heard::default(),
         id: record.id.clone(),
         stop: CancellationToken::new(),
         ended: CancellationToken::new(),

@@ -4,7 +4,11 @@
 //! [`AnnouncedChild::start`] make one. So a child that runs was stored and announced (rules L1, L2),
 //! because nothing else compiles.
 
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use offspring_protocol::{
     AgentType, Event, External, MessageId, NodeName, Origin, Outcome, RawEvent, RunId, RunState, SessionData,
@@ -21,6 +25,7 @@ use crate::{
     ids,
     live::{LiveTree, OpenRun, lock},
     manager::SessionManager,
+    silence::{Silence, Waiting},
     store::{Durability, StoreError, Write},
     writer::{Ack, Line, Op, Then},
 };
@@ -227,6 +232,7 @@ impl Pending {
         let place = place(tree).await?;
         let mut changing = lock(&open.changing);
         changing.record.state = RunState::Running;
+        open.heard.now();
         let writes = smallvec![Write::Run(Box::new(changing.record.clone()))];
         place.send(Op { writes, lines, ..Op::default() });
         drop(changing);
@@ -335,6 +341,16 @@ impl RunContext {
         lock(&self.0.open.changing).forced == Some(Outcome::Cancelled)
     }
 
+    /// Its agent gave a sign of life that is no event of the log.
+    pub fn heard(&self) {
+        self.0.open.heard.now();
+    }
+
+    /// Its agent waits for somebody else: until this is dropped it is not silent.
+    pub fn waits(&self) -> Waiting {
+        Waiting::new(&self.0)
+    }
+
     /// Something that emits for this run.
     #[must_use]
     pub fn emitter(&self) -> Emitter {
@@ -441,6 +457,7 @@ impl Core {
             }
         }
         place.send(Op { lines: smallvec![line], room, ..Op::default() });
+        self.open.heard.now();
         Ok(())
     }
 }
@@ -531,6 +548,20 @@ impl RunEnd {
         if let Some(core) = &self.0 {
             core.tree.at_rest_but_for(1).await;
         }
+    }
+
+    /// How long the run may say nothing: for whoever shows it. Nothing ends it but who drives it.
+    pub fn limit_silence(&self, limit: Duration) {
+        if let Some(core) = &self.0 {
+            core.open.heard.set_limit(limit);
+        }
+    }
+
+    /// How long the run has said nothing; `None` while it waits for a child or an answer.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence> {
+        let core = self.0.as_ref()?;
+        core.tree.state().members.get(&core.info.id)?.silence()
     }
 
     /// Whether the run was cancelled from outside.
@@ -654,6 +685,9 @@ impl Core {
         }
         if let Some(parent) = self.info.parent.as_ref().and_then(|parent| state.members.get_mut(parent)) {
             parent.live_children = parent.live_children.saturating_sub(1);
+            if let Some(open) = &parent.open {
+                open.heard.now();
+            }
         }
         drop(state);
         self.open.ended.cancel();

@@ -213,6 +213,8 @@ impl Heard {
                         break;
                     }
                 };
+                // Also where nothing of it is shown.
+                cx.heard();
                 let new = self.push(&buffer[..read]);
                 show(new, cx).await?;
             }
@@ -274,11 +276,16 @@ struct Said(Mutex<String>);
 impl Said {
     /// Shows lines as they come, not every one. Never ends but with an error.
     async fn lines(&self, process: &Process, agent: &Command, cx: &RunContext) -> StoreError {
-        let mut lines = process.watch_stderr_line();
-        while lines.changed().await.is_ok() {
-            let line = lines.borrow_and_update().clone();
+        let mut bytes = process.watch_stderr_bytes();
+        if *bytes.borrow() > 0 {
+            // Written before we looked.
+            bytes.mark_changed();
+        }
+        while bytes.changed().await.is_ok() {
+            // Also the same line again is a sign of life.
+            cx.heard();
             let shown = Instant::now();
-            if let Err(error) = self.show(line, agent, cx).await {
+            if let Err(error) = self.show(process.stderr_last_line(), agent, cx).await {
                 return error;
             }
             tokio::time::sleep_until(shown + STDERR_EVERY).await;

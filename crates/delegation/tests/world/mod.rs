@@ -46,6 +46,7 @@ pub(crate) struct Scripted {
     pub(crate) stop_grace: Duration,
     pub(crate) on_exit: OnExit,
     pub(crate) limits: SessionLimits,
+    pub(crate) max_silence: Option<Duration>,
     pub(crate) model: Option<String>,
     pub(crate) description: String,
 }
@@ -63,6 +64,7 @@ impl Scripted {
             stop_grace: Duration::ZERO,
             on_exit: OnExit::Wait,
             limits: SessionLimits::UNBOUNDED,
+            max_silence: None,
             model: None,
             description: String::new(),
         }
@@ -88,6 +90,9 @@ impl Agent for Scripted {
     }
     fn limits(&self) -> SessionLimits {
         self.limits.clone()
+    }
+    fn max_silence(&self) -> Option<Duration> {
+        self.max_silence
     }
     fn takes_slot(&self) -> bool {
         self.takes_slot

@@ -9,8 +9,8 @@ use std::{
 use offspring_protocol::{BadId, NodeName, PoolId, SessionLimits};
 
 use super::{
-    AgentEntry, EnvironmentValue, Limits, Located, Manifest, NodeSettings, Place, Problem, Storage,
-    TeamEntry, TeamMode, WorkerEntry,
+    AgentEntry, EnvironmentValue, Limits, Located, Manifest, NodeSettings, Place, Problem, RunLimits,
+    Storage, TeamEntry, TeamMode, WorkerEntry,
     file::{
         AgentFile, AgentLimitsFile, EnvironmentFile, LimitsFile, ManifestFile, ModeFile, NameOr, Named,
         StorageFile, StorageKindFile, TeamFile, WorkerFile, WorkerKindFile,
@@ -208,6 +208,7 @@ fn agent(
         problems.push(Problem::at(file.kind.place, format!("`{}.type` is empty", shown(&path))));
     }
     let limits = agent_limits(&file.limits, &pool.session, problems);
+    let run_limits = run_limits(&file.limits, pool, problems);
     Some(AgentEntry {
         // A name that is none was reported with the others.
         name: NodeName::new(&key.text).ok()?,
@@ -217,6 +218,7 @@ fn agent(
         workers: workers(file.workers, nodes, problems),
         environment: environment(file.environment, problems),
         limits,
+        run_limits,
         settings,
     })
 }
@@ -430,6 +432,7 @@ fn pool_limits(file: &LimitsFile, problems: &mut Vec<Problem>) -> Limits {
                 .or(default.session.max_live_children),
             max_wall_ms: positive("max_wall_ms", file.max_wall_ms, problems).or(default.session.max_wall_ms),
         },
+        max_silence_ms: positive("max_silence_ms", file.max_silence_ms, problems).or(default.max_silence_ms),
         max_active: positive("max_active", file.max_active, problems).unwrap_or(default.max_active),
         max_queued: positive("max_queued", file.max_queued, problems).unwrap_or(default.max_queued),
         max_prompt_bytes: positive("max_prompt_bytes", file.max_prompt_bytes, problems)
@@ -450,6 +453,14 @@ fn agent_limits(file: &AgentLimitsFile, pool: &SessionLimits, problems: &mut Vec
             problems,
         ),
         max_wall_ms: narrower("max_wall_ms", file.max_wall_ms, pool.max_wall_ms, problems),
+    }
+}
+
+fn run_limits(file: &AgentLimitsFile, pool: &Limits, problems: &mut Vec<Problem>) -> RunLimits {
+    let most = Some(pool.max_output_bytes);
+    RunLimits {
+        max_silence_ms: narrower("max_silence_ms", file.max_silence_ms, pool.max_silence_ms, problems),
+        max_output_bytes: narrower("max_output_bytes", file.max_output_bytes, most, problems),
     }
 }
 

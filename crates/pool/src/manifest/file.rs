@@ -150,6 +150,10 @@ pub(super) struct LimitsFile {
     /// Wall time of one run in milliseconds. Default: no bound.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub(super) max_wall_ms: Option<Located<u64>>,
+    /// How long a run may say nothing, on stdout or stderr, in milliseconds; beyond it the run fails. The time in which
+    /// it waits for a child does not count. Default: no bound.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub(super) max_silence_ms: Option<Located<u64>>,
     /// Processes and model requests at work at the same time; further ones wait in turn. Default: twice the number of
     /// processors, at least 4.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -160,7 +164,8 @@ pub(super) struct LimitsFile {
     /// The longest prompt in bytes. A longer one is refused.
     #[cfg_attr(feature = "schema", schemars(range(min = 1), extend("default" = 16_777_216)))]
     pub(super) max_prompt_bytes: Option<Located<u64>>,
-    /// The longest answer of one run in bytes. The rest is left out, and the answer says how much.
+    /// The longest output that is kept of one run, in bytes: half of it of the beginning, half of the end. What lies
+    /// between is left out, and the output says how much.
     #[cfg_attr(feature = "schema", schemars(range(min = 1), extend("default" = 16_777_216)))]
     pub(super) max_output_bytes: Option<Located<u64>>,
 }
@@ -182,6 +187,12 @@ pub(super) struct AgentLimitsFile {
     /// Wall time of one run in milliseconds. Default: the pool's.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub(super) max_wall_ms: Option<Located<u64>>,
+    /// How long a run of this agent may say nothing, in milliseconds. Default: the pool's.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub(super) max_silence_ms: Option<Located<u64>>,
+    /// The longest output that is kept of one run of this agent, in bytes. Default: the pool's.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub(super) max_output_bytes: Option<Located<u64>>,
 }
 
 /// Where sessions are kept.

@@ -17,7 +17,11 @@ pub struct Limits {
     /// The longest prompt in bytes; a longer one is refused. Default: 16 MiB, so that the longest answer of one step
     /// of a sequential team fits into the next.
     pub max_prompt_bytes: u64,
-    /// The longest answer of one run in bytes; the rest is left out, and the answer says how much. Default: 16 MiB.
+    /// How long a run may say nothing while it waits for nobody, in milliseconds; beyond it, it fails. Default: as long
+    /// as it likes.
+    pub max_silence_ms: Option<u64>,
+    /// The longest output that is kept of one run in bytes, half of it of the beginning and half of the end; what lies
+    /// between is left out, and the output says how much. Default: 16 MiB.
     pub max_output_bytes: u64,
 }
 
@@ -29,9 +33,20 @@ impl Default for Limits {
             max_active: processors.saturating_mul(2).max(4),
             max_queued: 10_000,
             max_prompt_bytes: 16 << 20,
+            max_silence_ms: None,
             max_output_bytes: 16 << 20,
         }
     }
+}
+
+/// What narrows the limits of a pool for one agent (rule L17), beside those of its sessions; `None` where it says
+/// nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunLimits {
+    /// See [`Limits::max_silence_ms`].
+    pub max_silence_ms: Option<u64>,
+    /// See [`Limits::max_output_bytes`].
+    pub max_output_bytes: Option<u64>,
 }
 
 /// A limit under `limits:` as it is in force.
@@ -50,9 +65,11 @@ impl Limits {
     #[must_use]
     pub fn values(&self) -> Vec<(&'static str, Option<u64>)> {
         // Taken apart whole, so that a new limit cannot be forgotten here.
-        let Self { session, max_active, max_queued, max_prompt_bytes, max_output_bytes } = self;
+        let Self { session, max_silence_ms, max_active, max_queued, max_prompt_bytes, max_output_bytes } =
+            self;
         let mut values = session_limits(session);
         values.extend([
+            ("max_silence_ms", *max_silence_ms),
             ("max_active", Some(u64::from(*max_active))),
             ("max_queued", Some(u64::from(*max_queued))),
             ("max_prompt_bytes", Some(*max_prompt_bytes)),
@@ -62,9 +79,8 @@ impl Limits {
     }
 }
 
-/// The limits that an agent can narrow, by their keys.
-#[must_use]
-pub fn session_limits(limits: &SessionLimits) -> Vec<(&'static str, Option<u64>)> {
+/// The limits of sessions, by their keys.
+pub(super) fn session_limits(limits: &SessionLimits) -> Vec<(&'static str, Option<u64>)> {
     let SessionLimits { max_depth, max_descendants, max_live_children, max_wall_ms } = limits;
     vec![
         ("max_depth", max_depth.map(u64::from)),
