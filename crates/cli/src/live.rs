@@ -12,7 +12,7 @@ use std::{
 };
 
 use offspring_protocol::{SessionId, SessionInfo};
-use offspring_sessions::{Scope, SessionManager, StoreError, Subscription};
+use offspring_sessions::{QueueLimits, Scope, SessionManager, StoreError, Subscription};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -28,6 +28,10 @@ use rows::Tree;
 
 /// Lines are redrawn this often, so that elapsed times advance.
 const REDRAW: Duration = Duration::from_millis(100);
+/// Where lines are printed and not redrawn, silence is looked at this often.
+const LISTEN: Duration = Duration::from_secs(1);
+/// What the live tree may have in front of it, in bytes; when it is slower it goes on with what is stored.
+const HEARD_BYTES: usize = 2 << 20;
 /// Lines of the tree that is printed at the end: more would push the answer out of sight.
 const AT_THE_END: usize = 100;
 
@@ -43,6 +47,11 @@ pub(crate) struct Live {
 pub(crate) struct Seen {
     tree: Arc<Mutex<Tree>>,
     on_terminal: bool,
+}
+
+/// What happens from now on, for [`Live::start`].
+pub(crate) fn hear(manager: &SessionManager) -> Subscription {
+    manager.bus().subscribe(Scope::All, QueueLimits { bytes: HEARD_BYTES, ..QueueLimits::default() })
 }
 
 fn lock(tree: &Mutex<Tree>) -> MutexGuard<'_, Tree> {
@@ -145,7 +154,7 @@ impl View {
         screen: Option<Arc<Screen>>,
         mut stopped: watch::Receiver<bool>,
     ) {
-        let mut redraw = tokio::time::interval(REDRAW);
+        let mut redraw = tokio::time::interval(if screen.is_some() { REDRAW } else { LISTEN });
         redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut resized = signal(SignalKind::window_change()).ok();
         loop {
@@ -153,7 +162,12 @@ impl View {
                 // What was said before the end is shown before it.
                 biased;
                 () = window_changes(resized.as_mut()), if screen.is_some() => {}
-                _ = redraw.tick(), if screen.is_some() => {}
+                _ = redraw.tick() => {
+                    let silent = lock(&self.tree).listen(|id| self.manager.silence(id));
+                    if screen.is_none() {
+                        silent.iter().for_each(tell_painted);
+                    }
+                }
                 envelopes = heard.recv_many() => {
                     match envelopes {
                         Ok(Some(envelopes)) => {
@@ -167,7 +181,7 @@ impl View {
                         Ok(None) => return,
                         Err(lagged) => {
                             tracing::info!(lagged.missed, "the live view was too slow; it goes on with what is stored");
-                            heard = self.manager.subscribe(Scope::All);
+                            heard = hear(&self.manager);
                             if let Err(error) = self.catch_up(screen.is_none()).await {
                                 tracing::warn!(%error, "the live view cannot catch up");
                             }

@@ -36,6 +36,7 @@ mod screen;
 mod search;
 mod show;
 mod signals;
+mod silence;
 mod store;
 mod summary;
 mod task;

@@ -8,12 +8,14 @@ use std::{
 
 use offspring_delegation::recall::TAKEN_FROM;
 use offspring_protocol::{Envelope, Event, Outcome, RunState, SessionId, SessionInfo};
+use offspring_sessions::Silence;
 
 use crate::{
     cells::{fit, tail, width},
     charset::glyphs,
     look::branches,
     paint::{Painted, Style},
+    silence,
     text::{duration, plain, sign, word},
 };
 
@@ -41,6 +43,8 @@ struct Row {
     last: String,
     /// Whether it only says again what another session said: then `last` tells which.
     is_taken: bool,
+    /// That it says nothing, in words, once that is worth one.
+    silent: Option<String>,
 }
 
 impl Tree {
@@ -58,8 +62,23 @@ impl Tree {
             took: None,
             last: String::new(),
             is_taken: false,
+            silent: None,
         });
         place
+    }
+
+    /// Looks who says nothing; gives the lines of those of whom that was not known.
+    pub(super) fn listen(&mut self, silence: impl Fn(&SessionId) -> Option<Silence>) -> Vec<Painted> {
+        let mut news = Vec::new();
+        for row in self.rows.iter_mut().filter(|row| row.state == RunState::Running) {
+            let silent = silence(&row.info.id).as_ref().and_then(silence::words);
+            let new = row.silent.is_none() && silent.is_some();
+            row.silent = silent;
+            if new {
+                news.push(row.report());
+            }
+        }
+        news
     }
 
     /// What a session's state is, whatever was heard of it; gives the line when that is news.
@@ -258,7 +277,9 @@ impl Row {
         let took = self.took.unwrap_or_else(|| self.since.elapsed());
         let took =
             if self.state == RunState::Pending { String::new() } else { format!(" {}", duration(took)) };
-        let after = format!(" {}{took}", word(state));
+        let silent = self.silent.as_ref().filter(|_| self.state == RunState::Running);
+        let silent = silent.map_or(String::new(), |silent| format!("  {silent}"));
+        let after = format!(" {}{took}{silent}", word(state));
         let name = plain(self.info.agent_name.as_str());
         let name = fit(&name, left_for_name.saturating_sub(after.len()).max(MIN_NAME), cut);
         let left = put(Style::Plain, &format!(" {name}{after}"));
