@@ -17,7 +17,7 @@ use offspring_pool::{
 };
 use offspring_process::GuardProgram;
 use offspring_protocol::{NodeName, Origin, Outcome, SessionId, SessionInfo, Timestamp};
-use offspring_sessions::{ManagerOptions, QueueLimits, Scope, SessionManager, SessionStore, ids};
+use offspring_sessions::{ManagerOptions, SessionManager, SessionStore, ids};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use crate::{
     GUARD,
     args::VERSION,
     failure::{Failure, reason},
-    live::Live,
+    live::{self, Live},
     load,
     prompt::{MaxPrompt, PromptArgs},
     signals::{Signals, Watched},
@@ -64,8 +64,6 @@ pub(crate) struct Run {
     pub(crate) new_root: bool,
 }
 
-/// What the live tree may have in front of it; when it is slower it goes on with what is stored.
-const HEARD_BYTES: usize = 2 << 20;
 /// How long a word beside the tree may take.
 const SAYING: Duration = Duration::from_millis(200);
 
@@ -139,8 +137,7 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
 
     let stored_in = place.identity();
     // Subscribed before anything happens.
-    let limits = QueueLimits { bytes: HEARD_BYTES, ..QueueLimits::default() };
-    let heard = pool.manager().bus().subscribe(Scope::All, limits);
+    let heard = live::hear(pool.manager());
     let (rerun_of, recall) = again.map(|again| (again.of, again.recall)).unzip();
     let origin = Origin { rerun_of, ..origin(&manifest, node.as_ref(), &prompt, &dir) };
     let options = RootOptions {

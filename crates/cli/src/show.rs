@@ -15,7 +15,7 @@ use crate::{
     find, look,
     paint::Painted,
     rerun, store,
-    text::{finish_json, finish_painted, instant, plain, plain_lines, tell},
+    text::{finish, finish_json, finish_painted, instant, plain, plain_lines, tell},
 };
 
 #[derive(Debug, Args)]
@@ -61,8 +61,8 @@ pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, F
     let (manager, place) = store::manager(db).await?;
     let record = find::session(&manager, &args.session).await?;
     let runs = manager.store().runs(record.data.id.clone()).await?;
-    let lines = transcript(&manager, &record).await?;
     if args.json {
+        let lines = transcript(&manager, &record).await?;
         let transcript = lines.iter().map(LineJson::from).collect();
         let shown = ShowJson {
             session: &record.data,
@@ -74,25 +74,47 @@ pub(crate) async fn show(db: Option<PathBuf>, args: &Show) -> Result<ExitCode, F
         return finish_json(&shown);
     }
     let hint = rerun::hint(&manager, &place, std::slice::from_ref(&record)).await?;
+    let mut words = Words { whole: whole_messages(&manager, &record).await?, open: false };
     let mut text = header(&record, &runs);
-    text.push_str(&format!("\n{}", words(&lines)));
-    let code = finish_painted(&text)?;
+    text.push_str("\n");
+    // Page by page: a transcript may be long.
+    let mut code = finish_painted(&text)?;
+    let mut pages = Pages::of(&record);
+    while let Some(page) = pages.next(&manager).await? {
+        code = finish(&words.of(&page))?;
+    }
+    finish(words.end())?;
     hint.iter().for_each(|hint| tell(hint));
     Ok(code)
 }
 
+/// The log of one session, a page at a time.
+struct Pages {
+    query: EventQuery,
+}
+
+impl Pages {
+    fn of(record: &SessionRecord) -> Self {
+        let (root, session) = (record.data.root_id.clone(), Some(record.data.id.clone()));
+        Self { query: EventQuery { root, session, after: 0, limit: PAGE } }
+    }
+
+    async fn next(&mut self, manager: &SessionManager) -> Result<Option<Vec<LogRow>>, Failure> {
+        let page = manager.events(self.query.clone()).await?;
+        // A page ends early when its lines are long.
+        let Some(last) = page.last() else { return Ok(None) };
+        self.query.after = last.seq;
+        Ok(Some(page))
+    }
+}
+
 async fn transcript(manager: &SessionManager, record: &SessionRecord) -> Result<Vec<LogRow>, Failure> {
     let mut lines: Vec<LogRow> = Vec::new();
-    loop {
-        let after = lines.last().map_or(0, |line| line.seq);
-        let (root, session) = (record.data.root_id.clone(), Some(record.data.id.clone()));
-        let page = manager.events(EventQuery { root, session, after, limit: PAGE }).await?;
-        // A page ends early when its lines are long.
-        if page.is_empty() {
-            return Ok(lines);
-        }
+    let mut pages = Pages::of(record);
+    while let Some(page) = pages.next(manager).await? {
         lines.extend(page);
     }
+    Ok(lines)
 }
 
 fn header(record: &SessionRecord, runs: &[RunRecord]) -> Painted {
@@ -122,46 +144,62 @@ fn header(record: &SessionRecord, runs: &[RunRecord]) -> Painted {
     text
 }
 
+/// The runs whose answer stands in the log as one message.
+async fn whole_messages(manager: &SessionManager, record: &SessionRecord) -> Result<HashSet<RunId>, Failure> {
+    let mut whole = HashSet::new();
+    let mut pages = Pages::of(record);
+    while let Some(page) = pages.next(manager).await? {
+        for line in page.into_iter().filter(|line| line.event.kind() == "message_complete") {
+            if let (Ok(Event::MessageComplete(message)), Some(run)) = (line.event.parse(), line.run)
+                && !message.text.is_empty()
+            {
+                whole.insert(run);
+            }
+        }
+    }
+    Ok(whole)
+}
+
 /// The transcript for people: whole messages where there are, pieces where a run ended without one or where a message
 /// does not repeat them.
-fn words(lines: &[LogRow]) -> String {
-    let is_whole = |line: &&LogRow| match line.event.kind() {
-        "message_complete" => {
-            matches!(line.event.parse(), Ok(Event::MessageComplete(message)) if !message.text.is_empty())
-        }
-        _ => false,
-    };
-    let whole: HashSet<&RunId> = lines.iter().filter(is_whole).filter_map(|line| line.run.as_ref()).collect();
-    let mut text = String::new();
-    let mut open = false;
-    for line in lines {
-        let late = if line.late { " (late)" } else { "" };
-        let event = line.event.parse();
-        if let Ok(Event::TextDelta(delta)) = &event {
-            if line.run.as_ref().is_some_and(|run| whole.contains(run)) {
+struct Words {
+    whole: HashSet<RunId>,
+    /// Pieces were the last that was said, and they did not end a line.
+    open: bool,
+}
+
+impl Words {
+    fn of(&mut self, lines: &[LogRow]) -> String {
+        let mut text = String::new();
+        for line in lines {
+            let late = if line.late { " (late)" } else { "" };
+            let event = line.event.parse();
+            if let Ok(Event::TextDelta(delta)) = &event {
+                if line.run.as_ref().is_some_and(|run| self.whole.contains(run)) || delta.text.is_empty() {
+                    continue;
+                }
+                text.push_str(&plain_lines(&delta.text));
+                self.open = !delta.text.ends_with('\n');
                 continue;
             }
-            text.push_str(&plain_lines(&delta.text));
-            open = true;
-            continue;
+            text.push_str(self.end());
+            let said = match &event {
+                Ok(event) => said(event),
+                Err(error) => Some(format!("? {error}")),
+            };
+            if let Some(said) = said {
+                text.push_str(&plain_lines(&said));
+                text.push_str(late);
+                text.push('\n');
+            }
         }
-        if std::mem::take(&mut open) && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let said = match &event {
-            Ok(event) => said(event),
-            Err(error) => Some(format!("? {error}")),
-        };
-        if let Some(said) = said {
-            text.push_str(&plain_lines(&said));
-            text.push_str(late);
-            text.push('\n');
-        }
+        text
     }
-    if open && !text.ends_with('\n') {
-        text.push('\n');
+
+    /// Ends the line that pieces left open.
+    fn end(&mut self) -> &'static str {
+        if std::mem::take(&mut self.open) { "\n" } else { "" }
     }
-    text
 }
 
 /// One event in words; `None` for what a reader of a transcript does not miss.
