@@ -35,6 +35,8 @@ const COMMANDS: &[&[&str]] = &[
     &["show", "latest", "--json"],
     &["watch", "latest"],
     &["watch", "latest", "--json"],
+    &["search", "19999"],
+    &["search", "19999", "--json"],
     &["cancel", "latest"],
     &["cancel", "latest", "--json"],
     &["export", "latest", "--format", "json"],
