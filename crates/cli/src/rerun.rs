@@ -166,7 +166,7 @@ impl Source {
             ))
         })?;
         if let Self::Current = self {
-            return Ok(Manifest::load(path)?);
+            return load::manifest(path);
         }
         let dir = path.parent().unwrap_or(path);
         if !dir.is_dir() {

@@ -400,3 +400,29 @@ async fn a_result_that_was_removed_meanwhile_is_an_error_of_its_member() {
     assert!(result.answer.contains("### a (failed)\nthe result of "), "{result:?}");
     assert!(result.answer.contains("### b (completed)\n"), "{result:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn however_many_ask_the_same_at_once_each_result_is_taken_once() {
+    const ASKED: usize = 40;
+    let world = World::new();
+    let shop = Shop::default();
+    world.delegator.add(shop.leaf("leaf", 0b0101_0101));
+    let node = fails_after(&world.delegator, |delegator, cx| async move {
+        let asks = (0..ASKED).map(|_| {
+            let (delegator, cx) = (delegator.clone(), Arc::clone(&cx));
+            tokio::spawn(async move {
+                Subagent::new(&delegator).task(&cx, TaskRequest::new(name("leaf"), "x")).await.unwrap();
+            })
+        });
+        join_all(asks.collect::<Vec<_>>()).await;
+    });
+    let node = node.node();
+    let (old, _) = world.run(node.clone(), "x").await;
+    shop.mend();
+    let (new, _) = again(&world, node, "x", &old).await;
+    let done: BTreeSet<_> =
+        world.children(&old).await.into_iter().filter(completed).map(|child| child.data.id).collect();
+    let taken = taken_from(&world.children(&new).await);
+    assert_eq!((done.len(), taken.len(), shop.worked()), (ASKED / 2, ASKED / 2, ASKED / 2));
+    assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), done);
+}
