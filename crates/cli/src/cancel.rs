@@ -4,7 +4,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use offspring_agents::reap;
-use offspring_sessions::CancelAnswer;
+use offspring_protocol::SessionId;
+use offspring_sessions::{CancelAnswer, SessionManager};
 use serde_json::json;
 
 use crate::{
@@ -26,7 +27,19 @@ pub(crate) struct Cancel {
 pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCode, Failure> {
     let (manager, _) = store::manager(db).await?;
     let session = find::session(&manager, &args.session).await?.data.id;
-    let (word, text) = match manager.request_cancel(&session).await? {
+    let (word, text) = carry_out(&manager, &session).await?;
+    if args.json {
+        return finish_json(&json!({ "session": session, "result": word, "text": text }));
+    }
+    finish(&format!("{session}: {text}\n"))
+}
+
+/// Asks whoever runs it; gives what came of it, for programs and for people.
+pub(crate) async fn carry_out(
+    manager: &SessionManager,
+    session: &SessionId,
+) -> Result<(&'static str, String), Failure> {
+    Ok(match manager.request_cancel(session).await? {
         CancelAnswer::Done(cancelled) => {
             ("cancelled", format!("cancelled {}", counted(cancelled.ended.len(), "session", "sessions")))
         }
@@ -49,9 +62,5 @@ pub(crate) async fn cancel(db: Option<PathBuf>, args: &Cancel) -> Result<ExitCod
                  The request stands and is carried out when it goes on"
             )));
         }
-    };
-    if args.json {
-        return finish_json(&json!({ "session": session, "result": word, "text": text }));
-    }
-    finish(&format!("{session}: {text}\n"))
+    })
 }

@@ -17,11 +17,14 @@ pub(crate) struct Glyphs {
     pub(crate) cut: &'static str,
     /// A line from top to bottom.
     pub(crate) wall: &'static str,
+    /// A line from left to right.
+    pub(crate) floor: &'static str,
 }
 
-const UTF8: Glyphs = Glyphs { knee: "├─ ", last: "└─ ", bar: "│  ", cut: "…", wall: "│" };
+const UTF8: Glyphs =
+    Glyphs { knee: "├─ ", last: "└─ ", bar: "│  ", cut: "…", wall: "│", floor: "─" };
 
-const ASCII: Glyphs = Glyphs { knee: "|- ", last: "`- ", bar: "|  ", cut: "~", wall: "|" };
+const ASCII: Glyphs = Glyphs { knee: "|- ", last: "`- ", bar: "|  ", cut: "~", wall: "|", floor: "-" };
 
 /// Those of the user's locale.
 pub(crate) fn glyphs() -> &'static Glyphs {

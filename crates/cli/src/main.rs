@@ -42,6 +42,7 @@ mod summary;
 mod task;
 mod text;
 mod tree;
+mod tui;
 mod usage;
 mod variables;
 mod watch;

@@ -124,6 +124,11 @@ impl Painted {
         }
         text
     }
+
+    /// The pieces, for whoever draws them otherwise.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Style, &str)> {
+        self.pieces.iter().map(|(style, text)| (*style, text.as_str()))
+    }
 }
 
 impl From<String> for Painted {

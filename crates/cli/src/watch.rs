@@ -11,10 +11,13 @@ use crate::{
     failure::Failure,
     find, show, signals, store,
     text::{for_stdout, out, out_json, plain_lines},
+    tui,
 };
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  offspring watch latest\n  offspring watch latest --from 120 --json")]
+#[command(
+    after_help = "Examples:\n  offspring watch latest\n  offspring watch latest --from 120 --json\n  offspring watch latest --tui"
+)]
 pub(crate) struct Watch {
     /// A session: its id, the beginning of its id, or `latest`.
     #[arg(default_value = "latest")]
@@ -25,14 +28,23 @@ pub(crate) struct Watch {
     /// Every event as a line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// The whole window: the tree to walk through, and the selected session's transcript beside it.
+    #[arg(long, conflicts_with_all = ["from", "json"])]
+    pub(crate) tui: bool,
 }
 
 /// How often one looks whether the session below a root is at rest.
 const LOOK: Duration = Duration::from_millis(250);
 
 pub(crate) async fn watch(db: Option<PathBuf>, args: &Watch) -> Result<ExitCode, Failure> {
+    if args.tui {
+        tui::refuse_without_terminal()?;
+    }
     let (manager, _) = store::manager(db).await?;
     let top = find::session(&manager, &args.session).await?.data;
+    if args.tui {
+        return tui::watch(manager, top).await;
+    }
     let mut follow = manager.follow(&top.root_id, args.from);
     let mut signals = signals::Signals::listen()?;
     // Heard also while nobody reads what is printed.
