@@ -58,7 +58,7 @@ const NEVERS: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Crates for programs: a library that needs one of them talks to people, or hides its errors.
-const FOR_PROGRAMS: [&str; 3] = ["clap", "indicatif", "anyhow"];
+const FOR_PROGRAMS: [&str; 3] = ["clap", "ratatui", "anyhow"];
 const PROGRAMS: [&str; 3] = ["offspring", "xtask", TESTS];
 
 /// Words that the sources of the pure crates do not contain, outside of tests.
