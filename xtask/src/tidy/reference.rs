@@ -15,6 +15,8 @@ const PAGE: &str = "docs/reference.md";
 const EXIT_CODES: &str = "crates/cli/src/exit.rs";
 /// How the environment is read. A closure or a function that is given the name has a literal in the same file.
 const READERS: [&str; 4] = ["env::var_os", "env::var", "env::vars_os", "env::vars"];
+/// Words that look like names of variables and are none.
+const OTHER_WORDS: [&str; 1] = ["UTF8"];
 /// The prefix of our own variables.
 const OURS: &str = "OFFSPRING_";
 
@@ -51,7 +53,7 @@ fn missing_variables(page: &str, files: &[SourceFile]) -> Problems {
         let reads = READERS.iter().any(|reader| word_positions(&file.product, reader).next().is_some());
         for (line, text) in literals(file) {
             let is_ours = text.strip_prefix(OURS).is_some_and(|rest| !rest.is_empty()) && is_name(text);
-            let is_read = reads && is_name(text);
+            let is_read = reads && is_name(text) && !OTHER_WORDS.contains(&text);
             if (is_ours || is_read) && !page.contains(&format!("`{text}`")) && !is_of_family(page, text) {
                 problems.push(format!(
                     "{}:{line}: the variable {text} is not in {PAGE}; \
@@ -70,7 +72,9 @@ fn is_of_family(page: &str, name: &str) -> bool {
 }
 
 fn is_name(text: &str) -> bool {
-    text.len() >= 2 && text.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    text.len() >= 2
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// The texts between quotes outside of comments and tests, each with its line.
@@ -148,6 +152,7 @@ mod tests {
         assert_eq!(found(path, "fn a() { std::env::var_os(\"LC_TIME\"); x(\"GIT_DIR\") }"), 1);
         assert_eq!(found(path, "fn a() { std::env::var_os(\"TERM\") }\n#[arg(value_name = \"TEXT\")]"), 0);
         assert_eq!(found(path, "const X: &str = \"COLUMNS\";\nfn a() { env::var(X) }"), 1);
+        assert_eq!(found(path, "fn a() { std::env::var_os(\"TERM\"); paint(\"32\") }"), 0);
         // No reader, a comment, a test, a program for tests.
         assert_eq!(found(path, "const X: &str = \"COLUMNS\";"), 0);
         assert_eq!(found(path, "/// \"OFFSPRING_NEW\"\nfn a() {}"), 0);
