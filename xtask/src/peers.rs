@@ -3,6 +3,7 @@
 //! A test that needs one which could not be fetched *because the connection failed* is skipped and counted; a peer
 //! that is missing for any other reason fails the run, so that nobody takes a smaller test for a passed one.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -29,6 +30,9 @@ pub(crate) struct Peer {
 enum Source {
     /// Part of the system; looked for by running it with these arguments.
     System { probe: &'static [&'static str] },
+    /// A browser under one of several names; as root on Debian it is installed if there is none. Its path is handed
+    /// to the tests in the named variable.
+    Browser { names: &'static [&'static str], variable: &'static str },
     /// A program of crates.io, handed to the tests in the named variable.
     #[allow(dead_code, reason = "the first peers are all part of the system")]
     Cargo { tool: &'static Tool, variable: &'static str },
@@ -54,6 +58,14 @@ const PEERS: &[Peer] = &[
         name: "sort",
         needed_for: "the agents of examples/survey.yaml",
         source: Source::System { probe: &["/dev/null"] },
+    },
+    Peer {
+        name: "chromium",
+        needed_for: "the page of `offspring export --format html`",
+        source: Source::Browser {
+            names: &["chromium", "chromium-browser", "google-chrome"],
+            variable: "OFFSPRING_CHROMIUM",
+        },
     },
 ];
 
@@ -99,6 +111,18 @@ where
                     );
                 }
             }
+            Source::Browser { names, variable } => match browser(names, variable)? {
+                Fetched::Ready(path) => {
+                    prepared.variables.push(((*variable).to_owned(), path.to_string_lossy().into_owned()));
+                }
+                Fetched::Unreachable(reason) if policy == PeerPolicy::Required => {
+                    bail!("peer `{}` ({}) is required: {reason}", peer.name, peer.needed_for);
+                }
+                Fetched::Unreachable(reason) => {
+                    eprintln!("   without peer `{}`: {reason}", peer.name);
+                    prepared.missing.push(peer.name.to_owned());
+                }
+            },
             Source::Cargo { tool, variable } => match fetch(tool)? {
                 Fetched::Ready(path) => {
                     prepared.variables.push(((*variable).to_owned(), path.to_string_lossy().into_owned()));
@@ -114,6 +138,43 @@ where
         }
     }
     Ok(prepared)
+}
+
+/// The browser that is named, found or, where that is possible, installed.
+fn browser(names: &[&str], variable: &str) -> Result<Fetched<PathBuf>> {
+    if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
+        return Ok(Fetched::Ready(named.into()));
+    }
+    let find = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .flat_map(|dir| names.iter().map(move |name| dir.join(name)))
+            .find(|program| program.is_file())
+    };
+    if let Some(found) = find() {
+        return Ok(Fetched::Ready(found));
+    }
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
+    if !is_root || !Path::new("/etc/debian_version").exists() {
+        let reason =
+            format!("none of {} is on PATH; install one, or name it in {variable}", names.join(", "));
+        return Ok(Fetched::Unreachable(reason));
+    }
+    eprintln!("   installing chromium with the system's packages; this takes a minute");
+    // Bounded: a mirror that hangs must not keep the tests waiting for ever.
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["600", "apt-get", "-q", "-y"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !(apt(&["update"]) && apt(&["install", "--no-install-recommends", "chromium"])) {
+        return Ok(Fetched::Unreachable("apt-get could not install chromium".to_owned()));
+    }
+    match find() {
+        Some(found) => Ok(Fetched::Ready(found)),
+        None => bail!("apt-get installed chromium, and it is not on PATH"),
+    }
 }
 
 #[cfg(test)]

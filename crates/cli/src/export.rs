@@ -16,6 +16,7 @@ use crate::{
 };
 
 pub(crate) mod document;
+mod html;
 mod otlp;
 mod sink;
 
@@ -24,6 +25,7 @@ use sink::{Sink, Text};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     offspring export latest -o tree.json\n  \
+    offspring export latest --format html -o tree.html\n  \
     offspring export latest --format mermaid\n  \
     offspring export latest --format otlp | curl --data-binary @- -H 'content-type: application/json' \
     http://localhost:4318/v1/traces\n\n\
@@ -42,6 +44,10 @@ pub(crate) struct Export {
     /// Replace the file if it exists.
     #[arg(long)]
     pub(crate) force: bool,
+    /// html: bytes of a session's transcript that are shown, from its beginning and as many from its end. All of
+    /// them are held in memory.
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    pub(crate) transcript_bytes: usize,
     /// json: keep the manifest's text although it gives values to variables, which may be secrets.
     #[arg(long)]
     pub(crate) with_manifest: bool,
@@ -56,6 +62,8 @@ pub(crate) enum Format {
     Mermaid,
     /// A graph for Graphviz.
     Dot,
+    /// One page with the sessions, a timeline and what was said; it needs nothing from elsewhere.
+    Html,
     /// Spans for OpenTelemetry: a trace, one span per run, without what was asked and answered.
     Otlp,
 }
@@ -90,7 +98,7 @@ impl Picture {
 pub(crate) async fn export(db: Option<PathBuf>, args: &Export) -> Result<ExitCode, Failure> {
     let text = match args.format {
         Format::Json | Format::Otlp => Text::Json,
-        Format::Mermaid | Format::Dot => Text::Plain,
+        Format::Html | Format::Mermaid | Format::Dot => Text::Plain,
     };
     let (manager, _) = store::manager(db).await?;
     let top = find::session(&manager, &args.session).await?;
@@ -123,6 +131,7 @@ async fn write(
     match args.format {
         Format::Json => document::write(manager, &picture, args.with_manifest, sink).await,
         Format::Mermaid => sink.put(&tree::mermaid(&picture.sessions)),
+        Format::Html => html::write(manager, &picture, args.transcript_bytes, sink).await,
         Format::Otlp => otlp::write(manager, &picture, sink).await,
         Format::Dot => sink.put(&tree::dot(&picture.sessions)),
     }
