@@ -6,7 +6,9 @@
 
 use std::{
     collections::HashMap,
+    fs::{self, Permissions},
     io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -109,6 +111,8 @@ impl Endpoint {
     /// When the socket cannot be made.
     pub fn listen(path: &Path, delegator: Delegator) -> io::Result<Self> {
         let listener = UnixListener::bind(path)?;
+        // Nobody else gets as far as here; whoever moves the directory or looks at it need not know that.
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
         let inner = Arc::new(Inner { delegator, grants: Mutex::default() });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&inner)));
         Ok(Self { inner, path: path.to_owned(), accepting })

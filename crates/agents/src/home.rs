@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 /// The prefix of every private directory, so that stale ones are recognised.
 const PREFIX: &str = "offspring-";
-/// Letters behind it.
+/// Letters behind it, and behind that of a scratch directory.
 const RANDOM_BYTES: usize = 8;
 /// What is in one, beside scratch directories.
 const LOCK: &str = "lock";
@@ -58,14 +58,15 @@ impl Home {
 
     fn new_in(base: &Path, program: &Path) -> io::Result<Self> {
         remove_stale(base);
-        let directory = private().prefix(PREFIX).rand_bytes(RANDOM_BYTES).tempdir_in(base)?;
+        let directory = private(base, PREFIX)?;
         // Locked before it has the name that others look for: a lock that can be taken means stale.
         let unnamed = directory.path().join(UNNAMED_LOCK);
-        let lock = File::create(&unnamed)?;
+        let lock = private_file(&unnamed)?;
         lock.lock()?;
         fs::rename(unnamed, directory.path().join(LOCK))?;
         let bin = directory.path().join(BIN);
         DirBuilder::new().mode(0o700).create(&bin)?;
+        fs::set_permissions(&bin, Permissions::from_mode(0o700))?;
         symlink(program, bin.join("offspring"))?;
         Ok(Self { directory, _lock: lock })
     }
@@ -87,7 +88,7 @@ impl Home {
     /// # Errors
     /// When it cannot be made.
     pub fn scratch(&self) -> io::Result<TempDir> {
-        private().prefix(SCRATCH_PREFIX).tempdir_in(self.directory.path())
+        private(self.directory.path(), SCRATCH_PREFIX)
     }
 }
 
@@ -139,11 +140,21 @@ fn can_hold(base: &Path) -> bool {
         && rustix::fs::access(base, access).is_ok()
 }
 
-/// Left alone, a temporary directory has the permissions that the umask leaves, and others may look into it.
-fn private<'a>() -> tempfile::Builder<'a, 'static> {
+/// Left alone, a temporary directory has the permissions that the umask leaves, and others may look into it, or not
+/// even we.
+fn private(base: &Path, prefix: &str) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
-    builder.permissions(Permissions::from_mode(0o700));
-    builder
+    builder.prefix(prefix).rand_bytes(RANDOM_BYTES).permissions(Permissions::from_mode(0o700));
+    let directory = builder.tempdir_in(base)?;
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o700))?;
+    Ok(directory)
+}
+
+/// A new file, mode 0600 whatever the umask.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Removes private directories of ours whose process is gone.

@@ -79,14 +79,47 @@ impl Place {
     }
 }
 
+/// What to do about it; no other place is ever taken instead.
+const INSTEAD: &str = "name a file with --db FILE or OFFSPRING_DB, or keep nothing with --db memory:";
+
+/// Where sessions are kept when nobody says where.
 fn state_directory() -> Result<PathBuf, Failure> {
     let absolute =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let base = absolute(variables::STATE_HOME)
         .or_else(|| absolute(variables::HOME).map(|home| home.join(".local/state")));
-    let none = "there is no place for sessions: neither XDG_STATE_HOME nor HOME is set\n\
-        name a file with --db FILE or OFFSPRING_DB, or keep nothing with --db memory:";
-    base.map(|base| base.join("offspring")).ok_or_else(|| Failure::usage(none))
+    let none = || {
+        Failure::new(format!(
+            "there is no place for sessions: neither XDG_STATE_HOME nor HOME is set\n{INSTEAD}"
+        ))
+    };
+    let directory = base.map(|base| base.join("offspring")).ok_or_else(none)?;
+    refuse_of_others(&directory)?;
+    Ok(directory)
+}
+
+/// A directory of somebody else is no place for what we keep by ourselves: with the HOME of another user, as `sudo`
+/// leaves it, it would be made in theirs. Whoever names a file has decided.
+fn refuse_of_others(directory: &Path) -> Result<(), Failure> {
+    const STICKY: u32 = 0o1000;
+    const OTHERS_WRITE: u32 = 0o002;
+    let Some((there, found)) = directory.ancestors().find_map(|above| Some((above, above.metadata().ok()?)))
+    else {
+        return Ok(());
+    };
+    let us = rustix::process::geteuid().as_raw();
+    let why = if found.uid() != us {
+        format!("belongs to user {}, and this program runs as user {us}", found.uid())
+    } else if found.mode() & OTHERS_WRITE != 0 && found.mode() & STICKY == 0 {
+        "can be changed by everybody".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(format!(
+        "sessions cannot be kept in {}: {} {why}\n{INSTEAD}",
+        directory.display(),
+        there.display()
+    )))
 }
 
 /// The manager of a command that looks at sessions. Runs whose program is gone are ended first (rule L13).

@@ -1,7 +1,7 @@
 //! One run of a command.
 
 use std::{
-    io,
+    io::{self, Write},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -28,6 +28,7 @@ use super::{
     output::{BLOCK_BYTES, Output, Rest},
     variables,
 };
+use crate::home::private_file;
 
 /// The name of the [`Custom`] event that carries the last line of a program's stderr.
 pub(crate) const STDERR_LINE: &str = "stderr_line";
@@ -157,7 +158,9 @@ fn start(
         }
         PromptBy::File => {
             let file = scratch.path().join("prompt");
-            std::fs::write(&file, prompt.text.as_bytes()).map_err(failed("scratch"))?;
+            private_file(&file)
+                .and_then(|mut file| file.write_all(prompt.text.as_bytes()))
+                .map_err(failed("scratch"))?;
             environment = environment.set(variables::PROMPT_FILE, &file);
             arguments.push(file.into());
         }

@@ -9,6 +9,10 @@ use rusqlite::ErrorCode;
 
 use crate::store::StoreError;
 
+/// What to do about a place that cannot hold a store. No other place is ever taken instead.
+pub(super) const INSTEAD: &str =
+    "name another file with --db or OFFSPRING_DB, or keep nothing with --db memory:";
+
 /// Why a statement or a row failed, before the store puts its name to it.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -86,8 +90,7 @@ impl Place {
             return self.full(error.to_string());
         }
         self.unusable(format!(
-            "{what} {} failed: {error}; make its directory writable, or name another file with --db or \
-             OFFSPRING_DB",
+            "{what} {} failed: {error}; make its directory writable, or {INSTEAD}",
             path.display()
         ))
     }
@@ -128,10 +131,7 @@ impl Place {
                 | ErrorCode::ConstraintViolation,
             ) => self.corrupt(error.to_string()),
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
-                self.unusable(format!(
-                    "{error}; make the file and its directory writable, or name another file with --db or \
-                     OFFSPRING_DB"
-                ))
+                self.unusable(format!("{error}; make the file and its directory writable, or {INSTEAD}"))
             }
             Some(ErrorCode::SystemIoFailure) => self.unusable(format!("{error}; the disk refuses it")),
             Some(_) => self.unusable(error.to_string()),

@@ -1,7 +1,7 @@
 //! Making and opening the file.
 
 use std::{
-    fs::{self, DirBuilder, File},
+    fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -11,8 +11,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
     SqliteOptions,
-    fault::{Fault, Place},
-    owners::{DIRECTORY, open_private, restrict},
+    fault::{Fault, INSTEAD, Place},
+    owners::{DIRECTORY, open_private},
+    private::{close_to_others, make_directory, refuse_others},
     schema,
     turnstile::lock_until,
     upgrade::{self, Upgraded},
@@ -35,28 +36,27 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(Place, Pa
     place.path = std::path::absolute(path).map_err(|error| place.io("finding", path, &error))?;
     let parent = place.path.parent().map(Path::to_owned).unwrap_or_default();
     if place.path.file_name().is_none() || place.path.is_dir() {
-        return Err(place.unusable("it is a directory; name a file with --db or OFFSPRING_DB"));
+        return Err(place.unusable(format!("it is a directory; {INSTEAD}")));
     }
     if fs::metadata(&place.path).is_ok_and(|found| !found.is_file()) {
-        return Err(place.unusable("it is no file; name one with --db or OFFSPRING_DB"));
+        return Err(place.unusable(format!("it is no file; {INSTEAD}")));
     }
     if let Some(file) = parent.ancestors().find(|above| above.exists()).filter(|above| !above.is_dir()) {
-        return Err(place.unusable(format!(
-            "{} is no directory; name another file with --db or OFFSPRING_DB",
-            file.display()
-        )));
+        return Err(place.unusable(format!("{} is no directory; {INSTEAD}", file.display())));
     }
-    make_directory(&place, &parent, true)?;
+    make_directory(&place, &parent)?;
     refuse_network(&place, &parent)?;
     let owners = place.beside(DIRECTORY);
     if !owners.is_dir() && exists(&place)? {
         refuse_stranger(&place)?;
     }
-    make_directory(&place, &owners, false)?;
+    make_directory(&place, &owners)?;
+    refuse_others(&place)?;
     if !exists(&place)? {
         create(&place, &owners, options)?;
     }
     check_length(&place)?;
+    close_to_others(&place)?;
     Ok((place, owners))
 }
 
@@ -72,7 +72,7 @@ fn refuse_stranger(place: &Place) -> Result<(), StoreError> {
     if found == MAGIC {
         return Ok(());
     }
-    Err(place.corrupt("it is no SQLite database; name another file with --db or OFFSPRING_DB"))
+    Err(place.corrupt(format!("it is no SQLite database; {INSTEAD}")))
 }
 
 /// SQLite takes a file that is cut off before the end of its header for a new one; we do not.
@@ -109,26 +109,6 @@ pub(super) fn check_pages(conn: &Connection, place: &Place) -> Result<(), Fault>
 
 fn exists(place: &Place) -> Result<bool, StoreError> {
     fs::exists(&place.path).map_err(|error| place.io("reading", &place.path, &error))
-}
-
-/// A directory that only its user can enter; one that is there already stays as it is.
-fn make_directory(place: &Place, path: &Path, with_parents: bool) -> Result<(), StoreError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let mut builder = DirBuilder::new();
-    builder.recursive(with_parents);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt;
-        builder.mode(0o700);
-    }
-    match builder.create(path) {
-        Ok(()) => restrict(path, 0o700).map_err(|error| place.io("setting permissions of", path, &error)),
-        // Another process was as quick.
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(place.io("creating the directory", path, &error)),
-    }
 }
 
 /// Builds a whole store under another name and gives it its own only then: nobody ever sees half of it.
@@ -206,10 +186,8 @@ pub(super) fn open_writer(
     }
     let read_only = conn.is_readonly("main").map_err(|error| place.fault(error.into()))?;
     if read_only {
-        return Err(place.unusable(
-            "it is read-only; make the file and its directory writable, or name another file with --db or \
-             OFFSPRING_DB",
-        ));
+        return Err(place
+            .unusable(format!("it is read-only; make the file and its directory writable, or {INSTEAD}")));
     }
     let upgraded = match schema::check(&conn, place)? {
         // Ours, but nothing is in it: there is nothing to lose.
@@ -224,9 +202,7 @@ fn configure_writer(conn: &Connection, place: &Place, options: &SqliteOptions) -
     // Reading the header comes first: it is where a file that is no store is refused.
     let read = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
     read.map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => {
-            Fault::Row("it is no SQLite database; name another file with --db or OFFSPRING_DB".to_owned())
-        }
+        Some(ErrorCode::NotADatabase) => Fault::Row(format!("it is no SQLite database; {INSTEAD}")),
         _ => error.into(),
     })?;
     check_pages(conn, place)?;
@@ -234,9 +210,7 @@ fn configure_writer(conn: &Connection, place: &Place, options: &SqliteOptions) -
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(Fault::Refused(StoreError::Unusable {
             store: conn.path().unwrap_or_default().to_owned(),
-            detail:
-                "this disk cannot share memory between programs; name another file with --db or OFFSPRING_DB"
-                    .into(),
+            detail: format!("this disk cannot share memory between programs; {INSTEAD}"),
         }));
     }
     conn.pragma_update(None, "synchronous", "NORMAL")?;
@@ -284,8 +258,7 @@ pub(super) fn refuse_network(place: &Place, directory: &Path) -> Result<(), Stor
         let kind = found.f_type as u32;
         if let Some(name) = network_file_system(kind) {
             return Err(place.unusable(format!(
-                "{} is on a network file system ({name}), where SQLite loses data; name a file on a local disk \
-                 with --db or OFFSPRING_DB",
+                "{} is on a network file system ({name}), where SQLite loses data; {INSTEAD}",
                 directory.display()
             )));
         }

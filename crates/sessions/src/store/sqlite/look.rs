@@ -13,9 +13,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, access, statvfs};
 
 use super::{
-    fault::{Fault, Place},
+    fault::{Fault, INSTEAD, Place},
     file::{check_length, check_pages, refuse_network},
-    owners, schema,
+    owners,
+    private::refuse_others,
+    schema,
 };
 use crate::store::{OwnerState, StoreError};
 
@@ -74,8 +76,9 @@ pub fn look(path: &Path, bound: Duration) -> Result<StoreLook, StoreError> {
         Err(error) => return Err(place.io("looking at", &place.path, &error)),
     };
     if found.as_ref().is_some_and(|found| !found.is_file()) {
-        return Err(place.unusable("it is no file; name one with --db or OFFSPRING_DB"));
+        return Err(place.unusable(format!("it is no file; {INSTEAD}")));
     }
+    refuse_others(&place)?;
     let directory = nearest(&place)?;
     refuse_network(&place, &directory)?;
     let mut look = beside(&place);

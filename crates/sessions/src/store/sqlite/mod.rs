@@ -46,6 +46,7 @@ mod long;
 #[cfg(unix)]
 mod look;
 mod owners;
+mod private;
 mod read;
 mod readers;
 mod reclaim;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use sha2::{Digest, Sha256};
 
-use super::fault::{Fault, Place};
+use super::fault::{Fault, INSTEAD, Place};
 use crate::store::StoreError;
 
 /// `OFSP` in SQLite's header: the file is ours.
@@ -35,8 +35,7 @@ pub(super) fn migrate(conn: &mut Connection, place: &Place) -> Result<(), StoreE
 pub(super) fn check(conn: &Connection, place: &Place) -> Result<u32, StoreError> {
     let (version, ours) = versions(conn).map_err(|fault| place.fault(fault))?;
     if !ours {
-        return Err(place
-            .unusable("it is a database of another program; name another file with --db or OFFSPRING_DB"));
+        return Err(place.unusable(format!("it is a database of another program; {INSTEAD}")));
     }
     let found =
         u32::try_from(version).map_err(|_| place.corrupt(format!("its schema version is {version}")))?;

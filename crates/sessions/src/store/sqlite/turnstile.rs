@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{fault::Place, owners::open_private};
+use super::{
+    fault::{INSTEAD, Place},
+    owners::open_private,
+};
 use crate::store::StoreError;
 
 /// The longest pause between two looks at a held lock.
@@ -70,10 +73,7 @@ pub(super) fn lock_until(place: &Place, file: &File, deadline: Instant) -> Resul
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(TryLockError::Error(error)) => {
-                return Err(place.unusable(format!(
-                    "files beside it cannot be locked: {error}; name a file on another disk with --db or \
-                     OFFSPRING_DB"
-                )));
+                return Err(place.unusable(format!("files beside it cannot be locked: {error}; {INSTEAD}")));
             }
         }
         if Instant::now() >= deadline {
