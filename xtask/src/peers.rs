@@ -94,7 +94,7 @@ pub(crate) fn prepare(workspace: &Workspace, policy: PeerPolicy) -> Result<Prepa
 
 fn prepare_these<F>(peers: &[Peer], policy: PeerPolicy, mut fetch: F) -> Result<Prepared>
 where
-    F: FnMut(&Tool) -> Result<Fetched<std::path::PathBuf>>,
+    F: FnMut(&Tool) -> Result<Fetched<PathBuf>>,
 {
     let mut prepared = Prepared::default();
     for peer in peers {

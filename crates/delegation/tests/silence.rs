@@ -48,6 +48,7 @@ async fn w8_a_run_that_says_nothing_for_longer_than_it_may_fails_as_timed_out() 
     fails_after(&world, Scripted::new("never", |_, _cx| std::future::pending()), LIMIT).await;
     let talks = Scripted::new("talks", |_, cx| async move {
         for n in 0..4 {
+            // moment: of a clock that is paused and jumps
             sleep(PAUSE).await;
             // An event of any kind, or a sign of life that is none.
             match n {
@@ -73,6 +74,7 @@ async fn w8_a_run_that_says_nothing_for_longer_than_it_may_fails_as_timed_out() 
 async fn a_run_that_waits_for_a_child_is_not_silent_until_that_is_over() {
     let world = World::new();
     let slow = Scripted::new("slow", |_, _cx| async {
+        // moment: of a clock that is paused and jumps
         sleep(10 * LIMIT).await;
         Ok("at last".into())
     });
@@ -102,6 +104,7 @@ async fn who_waits_for_a_turn_is_not_silent() {
     let world = World::with(DelegatorOptions { slots, ..DelegatorOptions::default() });
     let member = |called: &str| {
         let mut member = Scripted::new(called, |_, _cx| async {
+            // moment: of a clock that is paused and jumps
             sleep(PAUSE).await;
             Ok("in time".into())
         });
