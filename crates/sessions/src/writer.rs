@@ -29,7 +29,7 @@ use crate::{
 /// Operations that may wait for a tree's writer; whoever sends more waits (back-pressure, not refusal).
 const QUEUE: usize = 256;
 /// Bytes of long lines that may wait for a tree's writer or be in its commit; the same back-pressure.
-pub(crate) const QUEUE_BYTES: u32 = 2 << 20;
+pub(crate) const QUEUE_BYTES: u32 = 1 << 20;
 /// A line up to this length is counted by [`QUEUE`] alone.
 const LONG_LINE_BYTES: usize = 4 << 10;
 /// Operations that go into one commit.
