@@ -181,9 +181,9 @@ fn only_what_is_named_is_deleted() {
     for (named, code, says) in [
         (&["rm"][..], 2, "required"),
         (&["rm", "latest"], 2, other.as_str()),
-        (&["rm", "ses_nobody"], 1, "no session ses_nobody"),
+        (&["rm", "ses_nobody"], 1, "no session `ses_nobody`"),
         (&["rm", "ses_"], 2, "several ids"),
-        (&["rm", root.as_str(), "ses_nobody"], 1, "no session ses_nobody"),
+        (&["rm", root.as_str(), "ses_nobody"], 1, "no session `ses_nobody`"),
     ] {
         let refused = world.offspring(named).with(code);
         assert!(refused.stderr.contains(says) && refused.stderr.lines().count() <= 6, "{refused:?}");

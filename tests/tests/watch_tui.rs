@@ -237,7 +237,7 @@ fn without_a_terminal_it_says_so() {
     assert_eq!(world.offspring(&["watch", "--tui", "--json"]).code, Some(2));
     let (code, shown) = Terminal::start(&world.command(&["watch", "ses_none", "--tui"]), 24, 80).finish();
     assert_eq!(code, Some(1));
-    assert!(shown.contains("no session ses_none") && !shown.contains('\u{1b}'), "{shown:?}");
+    assert!(shown.contains("no session `ses_none`") && !shown.contains('\u{1b}'), "{shown:?}");
 }
 
 #[test]

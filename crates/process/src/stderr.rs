@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(collector.last_line(), "half");
         collector.push(b" a line\n  \r\n");
         assert_eq!(collector.last_line(), "half a line");
-        assert_eq!(*total.borrow_and_update(), 22);
+        assert_eq!(*total.borrow_and_update(), 23);
         // Also of what is the same or blank somebody who watches is told.
         collector.push(b"\n");
         assert!(total.has_changed().unwrap());

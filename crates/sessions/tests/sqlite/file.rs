@@ -59,7 +59,7 @@ async fn a_dropped_store_lets_go_of_its_lock_and_its_reads() {
 }
 
 #[tokio::test]
-async fn the_directories_are_made_and_what_is_there_stays_as_it_is() {
+async fn the_directories_are_made_and_the_store_is_closed_to_others() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let path = dir.path().join("a/b/store.db");
@@ -68,10 +68,9 @@ async fn the_directories_are_made_and_what_is_there_stays_as_it_is() {
     assert_eq!(mode(dir.path()), 0o755);
     assert_eq!(mode(&dir.path().join("a")), 0o700);
     assert_eq!(mode(&dir.path().join("a/b")), 0o700);
-    // Who gave others the file wanted that.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     open(&path).close().await.unwrap();
-    assert_eq!(mode(&path), 0o640);
+    assert_eq!(mode(&path), 0o600);
 }
 
 #[tokio::test]
