@@ -182,7 +182,7 @@ fn only_what_is_named_is_deleted() {
         (&["rm"][..], 2, "required"),
         (&["rm", "latest"], 2, other.as_str()),
         (&["rm", "ses_nobody"], 1, "no session `ses_nobody`"),
-        (&["rm", "ses_"], 2, "several ids"),
+        (&["rm", "ses_"], 2, "is the beginning of 4 ids"),
         (&["rm", root.as_str(), "ses_nobody"], 1, "no session `ses_nobody`"),
     ] {
         let refused = world.offspring(named).with(code);
