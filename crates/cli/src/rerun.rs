@@ -105,7 +105,11 @@ pub(crate) async fn hint(
         return Ok(None);
     };
     let states = || records.iter().filter_map(SessionRecord::run_state);
-    let failed = states().any(|state| state != RunState::Ended(Outcome::Completed));
+    // What a completed run cancelled it meant to cancel.
+    let fine = |state| matches!(state, RunState::Ended(Outcome::Completed | Outcome::Cancelled));
+    let failed = records.first().and_then(SessionRecord::run_state)
+        != Some(RunState::Ended(Outcome::Completed))
+        || !states().all(fine);
     if !failed || states().any(RunState::is_open) || manager.origin(&top.id).await?.is_none() {
         return Ok(None);
     }

@@ -192,9 +192,11 @@ impl Summary {
                 lines.push(format!("  what it said: {program} show {}", first.session));
             }
         }
-        let again = self.outcome != Outcome::Completed || self.failures + self.cancelled > 0;
+        // What a completed run cancelled it meant to cancel.
+        let again = self.outcome != Outcome::Completed || self.failures > 0;
         if let (Some(program), true) = (&self.program, again) {
-            lines.push(format!("  {}", rerun::command(program, &self.root)));
+            let indent = if self.first_failed.is_some() { "  " } else { "" };
+            lines.push(format!("{indent}{}", rerun::command(program, &self.root)));
         }
         let Self { depth, failures, stored, .. } = self;
         let wall = duration(self.wall);

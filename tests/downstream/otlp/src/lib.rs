@@ -74,7 +74,8 @@ mod tests {
                 first.iter().all(|(key, value)| again.get(key).is_some_and(|found| holds(found, value)))
             }
             (Array(again), Array(first)) => {
-                again.len() == first.len() && again.iter().zip(first).all(|(again, first)| holds(again, first))
+                again.len() == first.len()
+                    && again.iter().zip(first).all(|(again, first)| holds(again, first))
             }
             (again, first) => again == first,
         }
