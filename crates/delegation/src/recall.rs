@@ -1,9 +1,9 @@
 //! What a root that is run again takes from its older tree: the results of what completed there.
 //!
-//! A delegation of the new tree is asked for once ([`Claim`]), by its parent's counterpart in the older tree and
+//! A delegation of the new tree is asked for once (`Claim`), by its parent's counterpart in the older tree and
 //! by what it is asked: node, how it is delegated to, directory and prompt. What stands for it there and ended
 //! well, with everything below it, is not run again: the child is made as any other (rule L1), and in the place
-//! of its node works [`Taken`], which says what was said then. Whatever else stands for it is run, and what that
+//! of its node works `Taken`, which says what was said then. Whatever else stands for it is run, and what that
 //! delegates is looked for below its counterpart.
 
 use std::{
