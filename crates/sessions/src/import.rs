@@ -303,5 +303,11 @@ fn check(sessions: &[(SessionData, Vec<RunRecord>)]) -> Result<(), Refused> {
             }
         }
     }
-    Ok(())
+    // A cycle would be a tree that nothing walks to its end.
+    match &root.parent_id {
+        Some(parent) if depths.contains_key(parent) => {
+            Err(bad(format!("the root {} is below itself: its parent is {parent}", root.id)))
+        }
+        _ => Ok(()),
+    }
 }

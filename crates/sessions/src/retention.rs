@@ -165,7 +165,12 @@ impl SessionManager {
                 if delete { self.delete(&id).await.map(drop) } else { self.deletable(&id).await.map(drop) };
             match gone {
                 Ok(()) => retained.deleted.push(OldTree { root, size }),
-                Err(Refused::StillRunning { .. } | Refused::Foreign { .. }) => {
+                // Taken over between the look and the write: somebody else is at it.
+                Err(
+                    Refused::StillRunning { .. }
+                    | Refused::Foreign { .. }
+                    | Refused::Store(StoreError::Fenced { .. }),
+                ) => {
                     retained.in_use.push(id);
                     continue;
                 }

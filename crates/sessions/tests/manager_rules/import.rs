@@ -179,13 +179,21 @@ on_stores! {
             change(&mut copy);
             copy
         };
-        let cases: [(&str, TreeCopy); 9] = [
+        let cases: [(&str, TreeCopy); 11] = [
             ("no session", broken(&|copy| copy.sessions.clear())),
             ("before its parent", broken(&|copy| copy.sessions.swap(1, 2))),
             ("of the tree", broken(&|copy| copy.sessions.swap(0, 1))),
             ("there twice", broken(&|copy| copy.sessions.push(copy.sessions[1].clone()))),
             ("has depth 5", broken(&|copy| copy.sessions[1].0.depth = 5)),
             ("second root", broken(&|copy| copy.sessions[1].0.parent_id = None)),
+            (
+                "below itself",
+                broken(&|copy| copy.sessions[0].0.parent_id = Some(copy.sessions[1].0.id.clone())),
+            ),
+            (
+                "below itself",
+                broken(&|copy| copy.sessions[0].0.parent_id = Some(copy.sessions[0].0.id.clone())),
+            ),
             ("is of session", broken(&|copy| copy.sessions[1].1[0].session_id = id("ses_else"))),
             ("there twice", broken(&|copy| {
                 let run = copy.sessions[1].1[0].clone();
