@@ -82,8 +82,17 @@ impl Announced {
     }
 
     async fn check_lines(&self, store: &dyn SessionStore, root: &SessionId) -> Result<(), String> {
-        let query = EventQuery { root: root.clone(), session: None, after: 0, limit: usize::MAX };
-        let stored = store.events(query).await.map_err(|error| error.to_string())?;
+        // A store ends a page where it likes: an empty one is the end.
+        let mut stored = Vec::new();
+        loop {
+            let after = stored.last().map_or(0, |line: &LogRow| line.seq);
+            let query = EventQuery { root: root.clone(), session: None, after, limit: usize::MAX };
+            let page = store.events(query).await.map_err(|error| error.to_string())?;
+            if page.is_empty() {
+                break;
+            }
+            stored.extend(page);
+        }
         if stored.len() != self.0.len() {
             return Err(format!("{} lines were announced and {} are stored", self.0.len(), stored.len()));
         }
