@@ -88,6 +88,31 @@ pub(crate) struct Prepared {
     pub(crate) missing: Vec<String>,
 }
 
+impl Prepared {
+    /// A peer that was fetched, or that has to be done without.
+    fn take(
+        &mut self,
+        peer: &Peer,
+        variable: &str,
+        found: Fetched<PathBuf>,
+        policy: PeerPolicy,
+    ) -> Result<()> {
+        match found {
+            Fetched::Ready(path) => {
+                self.variables.push((variable.to_owned(), path.to_string_lossy().into_owned()));
+            }
+            Fetched::Unreachable(reason) if policy == PeerPolicy::Required => {
+                bail!("peer `{}` ({}) is required: {reason}", peer.name, peer.needed_for);
+            }
+            Fetched::Unreachable(reason) => {
+                eprintln!("   without peer `{}`: {reason}", peer.name);
+                self.missing.push(peer.name.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn prepare(workspace: &Workspace, policy: PeerPolicy) -> Result<Prepared> {
     prepare_these(PEERS, policy, |tool| tool.ensure(workspace))
 }
@@ -111,30 +136,10 @@ where
                     );
                 }
             }
-            Source::Browser { names, variable } => match browser(names, variable)? {
-                Fetched::Ready(path) => {
-                    prepared.variables.push(((*variable).to_owned(), path.to_string_lossy().into_owned()));
-                }
-                Fetched::Unreachable(reason) if policy == PeerPolicy::Required => {
-                    bail!("peer `{}` ({}) is required: {reason}", peer.name, peer.needed_for);
-                }
-                Fetched::Unreachable(reason) => {
-                    eprintln!("   without peer `{}`: {reason}", peer.name);
-                    prepared.missing.push(peer.name.to_owned());
-                }
-            },
-            Source::Cargo { tool, variable } => match fetch(tool)? {
-                Fetched::Ready(path) => {
-                    prepared.variables.push(((*variable).to_owned(), path.to_string_lossy().into_owned()));
-                }
-                Fetched::Unreachable(reason) if policy == PeerPolicy::Required => {
-                    bail!("peer `{}` ({}) is required: {reason}", peer.name, peer.needed_for);
-                }
-                Fetched::Unreachable(reason) => {
-                    eprintln!("   without peer `{}`: {reason}", peer.name);
-                    prepared.missing.push(peer.name.to_owned());
-                }
-            },
+            Source::Browser { names, variable } => {
+                prepared.take(peer, variable, browser(names, variable)?, policy)?;
+            }
+            Source::Cargo { tool, variable } => prepared.take(peer, variable, fetch(tool)?, policy)?,
         }
     }
     Ok(prepared)

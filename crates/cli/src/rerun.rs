@@ -18,7 +18,7 @@ use crate::{
     args::VERSION,
     failure::Failure,
     find, load,
-    run::{self, Again, Job},
+    run::{self, Again, Job, Shown},
     store::{self, Place},
     summary::program_on,
     text::{plain, tell},
@@ -48,19 +48,12 @@ pub(crate) struct Rerun {
     /// The directory the agents work in. Default: the one of that time.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Print every event as a line of JSON, the last one the answer.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no live tree.
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    /// Start a new tree although this is called inside a session, outside its limits.
-    #[arg(long)]
-    pub(crate) new_root: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 pub(crate) async fn rerun(db: Option<PathBuf>, args: Rerun) -> Result<ExitCode, Failure> {
-    run::refuse_inside(args.new_root)?;
+    run::refuse_inside(args.shown.new_root)?;
     let started = Instant::now();
     let (manager, place) = store::manager(db).await?;
     let old = find::session(&manager, &args.session).await?.data;
@@ -89,9 +82,9 @@ pub(crate) async fn rerun(db: Option<PathBuf>, args: Rerun) -> Result<ExitCode, 
         tell(&format!("note: {}", plain(&note)));
     }
     let again = Again { of: old.id, store: Arc::clone(manager.store()), recall };
-    let Rerun { json, quiet, .. } = args;
     let (node, prompt) = (Some(origin.node), origin.prompt);
-    run::carry_out(Job { manifest, node, prompt, dir, place, json, quiet, started, again: Some(again) }).await
+    run::carry_out(Job { manifest, node, prompt, dir, place, shown: args.shown, started, again: Some(again) })
+        .await
 }
 
 /// What runs again what did not complete of a tree that is at rest, when that can be done; for whoever looks at it.

@@ -53,6 +53,13 @@ pub(crate) struct Run {
     /// The directory the agents work in. Default: the current one.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// How a run is shown, and where it may begin; the same for every command that runs a root.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Shown {
     /// Print every event as a line of JSON, the last one the answer.
     #[arg(long)]
     pub(crate) json: bool,
@@ -76,8 +83,7 @@ pub(crate) struct Job {
     /// The directory to work in, absolute.
     pub(crate) dir: String,
     pub(crate) place: Place,
-    pub(crate) json: bool,
-    pub(crate) quiet: bool,
+    pub(crate) shown: Shown,
     pub(crate) started: Instant,
     pub(crate) again: Option<Again>,
 }
@@ -92,7 +98,7 @@ pub(crate) struct Again {
 }
 
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
-    refuse_inside(args.new_root)?;
+    refuse_inside(args.shown.new_root)?;
     let started = Instant::now();
     load::refuse_swapped(&args.manifest, args.prompt.prompt.as_deref())?;
     let manifest = load::manifest(&args.manifest)?;
@@ -110,8 +116,7 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     let prompt = args.prompt.read(&MaxPrompt { bytes: max, set_by: "limits.max_prompt_bytes" })?;
     check(&manifest, node.as_ref(), &prompt)?;
     let place = Place::choose(db, of_manifest(&manifest))?;
-    let Run { json, quiet, .. } = args;
-    carry_out(Job { manifest, node, prompt, dir, place, json, quiet, started, again: None }).await
+    carry_out(Job { manifest, node, prompt, dir, place, shown: args.shown, started, again: None }).await
 }
 
 /// A tree of its own is not started from inside a session by mistake.
@@ -127,7 +132,7 @@ pub(crate) fn refuse_inside(new_root: bool) -> Result<(), Failure> {
 
 /// Runs a root to its end: shows its tree, hears signals, prints its answer and the line at the end.
 pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
-    let Job { manifest, node, prompt, dir, place, json, quiet, started, again } = job;
+    let Job { manifest, node, prompt, dir, place, shown: Shown { json, quiet, .. }, started, again } = job;
     let mut signals = Signals::listen()?;
     let (pool, kill_switch) = tokio::select! {
         opened = open(&manifest, &place, again.as_ref()) => opened?,
