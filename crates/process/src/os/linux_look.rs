@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::process::{Pid, PidfdFlags, child_subreaper, geteuid, getpid, getsid, pidfd_open};
+use rustix::process::{PidfdFlags, child_subreaper, geteuid, getpid, pidfd_open};
 
 use super::procfs::{Entry, lineage, ourselves_and_above, snapshot};
 use crate::{Facilities, LeftOver};
@@ -40,7 +40,7 @@ pub(crate) fn left_over() -> io::Result<Vec<LeftOver>> {
     // Who holds one process of a run holds those that fell to it as well.
     let held: HashSet<(u64, i32)> = places
         .iter()
-        .filter(|(_, _, (top, above))| is_held(*top, *above))
+        .filter(|(_, _, (top, above))| is_held(*top, *above, &by_pid))
         .map(|&(_, run, (_, above))| (run, above))
         .collect();
     let mut found: Vec<LeftOver> = places
@@ -69,8 +69,8 @@ fn above(pid: i32, run: u64, marked: &HashMap<i32, u64>, entries: &HashMap<i32, 
 
 /// Whether what is above a run is the program that started it. A guard is told who that is; orphans of a dead guard
 /// fall to that program, which ends them in a moment; what has no guard stays in the session of the program.
-fn is_held(top: i32, above: i32) -> bool {
-    let session = |pid: i32| Pid::from_raw(pid).and_then(|pid| getsid(Some(pid)).ok());
+fn is_held(top: i32, above: i32, entries: &HashMap<i32, &Entry>) -> bool {
+    let session = |pid: i32| entries.get(&pid).map(|entry| entry.session);
     is_guard_of(top, above) || is_program(above) || (above > 1 && session(top) == session(above))
 }
 

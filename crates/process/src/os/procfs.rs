@@ -24,6 +24,8 @@ pub(crate) struct Entry {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
     pub(crate) group: i32,
+    /// 0 when its leader is outside of our pid namespace.
+    pub(crate) session: i32,
     /// Clock ticks since boot.
     pub(crate) started: u64,
     /// A zombie: nothing to signal, only to reap.
@@ -40,8 +42,9 @@ pub(crate) fn entry(pid: i32) -> Option<Entry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    let started = fields.nth(16)?.parse().ok()?;
-    Some(Entry { pid, parent, group, started, dead: matches!(state, "Z" | "X" | "x") })
+    let session = fields.next()?.parse().ok()?;
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(Entry { pid, parent, group, session, started, dead: matches!(state, "Z" | "X" | "x") })
 }
 
 /// Every process of the machine (of our pid namespace).
@@ -260,6 +263,16 @@ mod tests {
         assert_eq!(running, None);
         assert_eq!(now, names(&frozen), "something forked on");
         assert_eq!((swept.survivors.len(), swept.killed), (0, now.len()));
+    }
+
+    #[test]
+    fn the_session_of_a_process_is_read_and_one_that_is_not_seen_is_no_fault() {
+        let ours = rustix::process::getpid().as_raw_pid();
+        let known = std::process::Command::new("ps").args(["-o", "sid=", "-p", &ours.to_string()]).output();
+        let known = String::from_utf8(known.unwrap().stdout).unwrap();
+        assert_eq!(entry(ours).map(|entry| entry.session), known.trim().parse().ok());
+        // In a pid namespace whoever was not started in it has the session 0, which `getsid` of rustix refuses.
+        assert!(entry(1).is_some_and(|init| init.session >= 0));
     }
 
     #[test]
