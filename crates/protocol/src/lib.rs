@@ -13,6 +13,7 @@
 //! | [`usage`] | tokens and cost of provider messages |
 //! | [`rpc`] | JSON-RPC 2.0 messages, classified once from borrowed bytes |
 //! | [`control`] | the methods of a pool's private endpoint (`task/start` …) |
+//! | [`dsh`] | the wire of DeepSeek Harness runtimes |
 //!
 //! ```
 //! use offspring_protocol::{Event, RawEvent, event::TextDelta};
@@ -25,6 +26,7 @@
 #![deny(missing_docs)]
 
 pub mod control;
+pub mod dsh;
 pub mod envelope;
 pub mod event;
 pub mod id;

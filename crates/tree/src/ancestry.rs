@@ -159,6 +159,25 @@ impl Ancestry {
         path
     }
 
+    /// Whether a session is `root` or below it, as far as the wire has said (T6).
+    #[must_use]
+    pub fn is_within(&mut self, id: &str, root: &SessionId) -> bool {
+        if id == root.as_str() {
+            return true;
+        }
+        let (Some(from), Some(root)) = (self.find(id), self.find(root.as_str())) else { return false };
+        self.begin_walk();
+        let mut at = from;
+        while let Some(node) = self.nodes.get_mut(at as usize) {
+            if at == root || node.visited == self.walk {
+                break;
+            }
+            node.visited = self.walk;
+            at = node.parent;
+        }
+        at == root
+    }
+
     /// Forgets every edge, before the first byte of a new process is read (T8). The diagnostics stay.
     pub fn clear(&mut self) {
         self.index.clear();

@@ -12,6 +12,7 @@
 //! | [`ancestry`] | what one peer's wire says: latest start wins, cycles possible | T1–T4, T7, T8, T14 |
 //! | [`router`] | which subscriptions a notification belongs to | T2–T8, T10, T15 |
 //! | [`turn`] | one turn of a root over what is routed to it | T12, T13 |
+//! | [`activity`] | what of a peer's tree is still at work | T4, T7 |
 //!
 //! Two ancestries, never mixed: [`SessionTree`] is ours and acyclic; [`Ancestry`] is a peer's, in the peer's
 //! ids, and believed only as far as routing goes.
@@ -51,6 +52,7 @@
 //! ```
 #![deny(missing_docs)]
 
+pub mod activity;
 pub mod ancestry;
 pub mod lifecycle;
 pub mod rollup;
@@ -58,6 +60,7 @@ pub mod router;
 pub mod session_tree;
 pub mod turn;
 
+pub use activity::Activity;
 pub use ancestry::Ancestry;
 pub use lifecycle::{Epochs, Runs};
 pub use rollup::Rollup;

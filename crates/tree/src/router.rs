@@ -216,6 +216,12 @@ impl Router {
         self.groups.iter().map(|group| group.keys.len()).sum()
     }
 
+    /// As [`ancestry`](Self::ancestry), for the questions that walk.
+    #[must_use]
+    pub fn ancestry_mut(&mut self) -> &mut Ancestry {
+        &mut self.ancestry
+    }
+
     /// What the wire said about who started whom.
     #[must_use]
     pub fn ancestry(&self) -> &Ancestry {

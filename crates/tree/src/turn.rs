@@ -2,7 +2,8 @@
 
 use offspring_protocol::{MessageId, SessionId, SessionState};
 
-/// A turn: from the durable receipt of its prompt to the next idle of its root (T13).
+/// A turn: from the durable receipt of its prompt to the next idle of its root (T13), or, for a turn of
+/// [`Extent::Tree`], until its whole tree is at rest.
 ///
 /// Decides for each notification whether it belongs to the turn and whether it enters the turn's `events`;
 /// keeps the final response and the finish reason. It stores no notification: the caller keeps what it is
@@ -30,9 +31,21 @@ use offspring_protocol::{MessageId, SessionId, SessionState};
 pub struct Turn {
     root: SessionId,
     prompt: MessageId,
+    extent: Extent,
+    root_idle: bool,
     phase: Phase,
     final_response: Option<String>,
     finish_reason: Option<String>,
+}
+
+/// How far a turn goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// To the next idle of the root.
+    Root,
+    /// Until the root is idle and nothing below it is at work: the root may become idle and run again
+    /// several times on the way, because a child's finish wakes it.
+    Tree,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +86,8 @@ pub enum TurnInput<'a> {
         /// Whose it is.
         session: &'a SessionId,
     },
+    /// The root is idle and nothing below it is at work, by whoever knows that.
+    TreeAtRest,
     /// The runtime is gone; nothing more will come.
     RuntimeGone,
 }
@@ -82,6 +97,8 @@ pub enum TurnInput<'a> {
 pub enum TurnEnd {
     /// The root became idle after the receipt.
     Idle,
+    /// The root was idle and nothing below it at work, after the receipt.
+    TreeAtRest,
     /// The runtime went away before that: an error, with the runtime's diagnostics (T13).
     RuntimeGone {
         /// Whether the receipt had come, so that the prompt may have had effects.
@@ -109,9 +126,17 @@ impl Turn {
     /// comes before the reply.
     #[must_use]
     pub fn new(root: SessionId, prompt_receipt: MessageId) -> Self {
+        Self::with_extent(root, prompt_receipt, Extent::Root)
+    }
+
+    /// As [`new`](Self::new), for a turn that goes as far as given.
+    #[must_use]
+    pub fn with_extent(root: SessionId, prompt_receipt: MessageId, extent: Extent) -> Self {
         Self {
             root,
             prompt: prompt_receipt,
+            extent,
+            root_idle: false,
             phase: Phase::AwaitingReceipt,
             final_response: None,
             finish_reason: None,
@@ -153,9 +178,10 @@ impl Turn {
             }
             TurnInput::RuntimeGone => self.end(TurnEnd::RuntimeGone { received: false }),
             // T13: also an idle, which belongs to an earlier turn.
-            TurnInput::RootEvent { .. } | TurnInput::RootStatus(_) | TurnInput::Descendant { .. } => {
-                TurnStep::BeforeReceipt
-            }
+            TurnInput::RootEvent { .. }
+            | TurnInput::RootStatus(_)
+            | TurnInput::TreeAtRest
+            | TurnInput::Descendant { .. } => TurnStep::BeforeReceipt,
         }
     }
 
@@ -169,8 +195,20 @@ impl Turn {
                 }
                 TurnStep::Collected
             }
-            TurnInput::RootStatus(SessionState::Idle) => self.end(TurnEnd::Idle),
-            TurnInput::RootStatus(SessionState::Running) | TurnInput::Descendant { .. } => TurnStep::Observed,
+            TurnInput::RootStatus(SessionState::Idle) if self.extent == Extent::Root => {
+                self.root_idle = true;
+                self.end(TurnEnd::Idle)
+            }
+            TurnInput::RootStatus(state) => {
+                self.root_idle = state == SessionState::Idle;
+                TurnStep::Observed
+            }
+            TurnInput::Descendant { .. } => TurnStep::Observed,
+            // Nothing that was at rest before the root's own idle can end its turn (T13).
+            TurnInput::TreeAtRest if self.extent == Extent::Tree && self.root_idle => {
+                self.end(TurnEnd::TreeAtRest)
+            }
+            TurnInput::TreeAtRest => TurnStep::Observed,
             TurnInput::RuntimeGone => self.end(TurnEnd::RuntimeGone { received: true }),
         }
     }
@@ -191,9 +229,15 @@ impl Turn {
     pub fn is_received(&self) -> bool {
         match self.phase {
             Phase::AwaitingReceipt => false,
-            Phase::Open | Phase::Ended(TurnEnd::Idle) => true,
+            Phase::Open | Phase::Ended(TurnEnd::Idle | TurnEnd::TreeAtRest) => true,
             Phase::Ended(TurnEnd::RuntimeGone { received }) => received,
         }
+    }
+
+    /// Whether the latest status of the root within the turn is idle.
+    #[must_use]
+    pub fn is_root_idle(&self) -> bool {
+        self.root_idle
     }
 
     /// How it ended, if it did.

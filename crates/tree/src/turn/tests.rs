@@ -133,3 +133,24 @@ fn t13_a_runtime_that_goes_away_ends_the_turn_and_says_whether_the_prompt_was_re
         assert_eq!(turn.status(&id("r"), SessionState::Idle), TurnStep::AfterEnd);
     }
 }
+
+#[test]
+fn t13_a_turn_of_a_tree_passes_over_the_root_s_idles_and_ends_when_the_tree_is_at_rest() {
+    let mut turn = Turn::with_extent(id("r"), message("m"), Extent::Tree);
+    assert_eq!(turn.observe(TurnInput::TreeAtRest), TurnStep::BeforeReceipt);
+    turn.event(&id("r"), RootEventKind::Receipt { ids: &[message("m")] });
+    assert_eq!(turn.observe(TurnInput::TreeAtRest), TurnStep::Observed, "the root has not been idle yet");
+    turn.event(&id("r"), RootEventKind::AssistantText("started a child"));
+    for (state, idle) in
+        [(SessionState::Idle, true), (SessionState::Running, false), (SessionState::Idle, true)]
+    {
+        assert_eq!(turn.status(&id("r"), state), TurnStep::Observed);
+        assert_eq!(turn.is_root_idle(), idle);
+    }
+    turn.event(&id("r"), RootEventKind::AssistantText("the child is done"));
+    assert_eq!(turn.observe(TurnInput::TreeAtRest), TurnStep::Ended(TurnEnd::TreeAtRest));
+    assert_eq!((turn.final_response(), turn.is_received()), (Some("the child is done"), true));
+    assert_eq!(turn.status(&id("r"), SessionState::Idle), TurnStep::AfterEnd);
+    let mut short = open();
+    assert_eq!(short.observe(TurnInput::TreeAtRest), TurnStep::Observed);
+}
