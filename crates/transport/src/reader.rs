@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{
-    decoder::{DEFAULT_FRAME_LIMIT_BYTES, FrameDecoder, FrameEvent},
+    decoder::{DEFAULT_FRAME_LIMIT_BYTES, FrameDecoder, FrameEvent, Step},
     diagnostics::KeptLine,
 };
 
@@ -80,15 +80,36 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// ```
     pub async fn next(&mut self) -> Result<Option<FrameEvent<'_>>, ReadError> {
         let (from, step) = loop {
-            let from = self.start;
-            let (used, step) = self.decoder.step(&self.buffer[from..self.end]);
-            self.start += used;
-            if let Some(step) = step {
-                break (from, step);
+            if let Some(found) = self.step() {
+                break found;
             }
             if self.ended {
                 return Ok(self.decoder.finish());
             }
+            self.fill().await?;
+        };
+        Ok(Some(self.decoder.event(step, &self.buffer[from..])))
+    }
+
+    /// The next line of what has been read already, without waiting: `None` when more bytes are needed, or
+    /// when the stream has ended.
+    ///
+    /// For a reader that has something to do before it waits: alternate with [`fill`](Self::fill), and give
+    /// what an ended stream leaves with [`next`](Self::next).
+    pub fn next_buffered(&mut self) -> Option<FrameEvent<'_>> {
+        let (from, step) = self.step()?;
+        Some(self.decoder.event(step, &self.buffer[from..]))
+    }
+
+    /// Reads more bytes, once everything read so far was taken by [`next_buffered`](Self::next_buffered).
+    /// `false` at the end of the stream.
+    ///
+    /// Waits as long as the peer is silent. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`] when the stream fails.
+    pub async fn fill(&mut self) -> Result<bool, ReadError> {
+        while !self.ended && self.start == self.end {
             // Everything read so far is in the decoder, so this future may be dropped here.
             match self.source.read(&mut self.buffer).await {
                 Ok(read) => {
@@ -101,7 +122,35 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                     return Err(error.into());
                 }
             }
-        };
-        Ok(Some(self.decoder.event(step, &self.buffer[from..])))
+        }
+        Ok(!self.ended)
+    }
+
+    /// One step of the decoder over what is buffered, and where the buffer stood before it.
+    fn step(&mut self) -> Option<(usize, Step)> {
+        let from = self.start;
+        let (used, step) = self.decoder.step(&self.buffer[from..self.end]);
+        self.start += used;
+        step.map(|step| (from, step))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn w1_what_was_read_is_given_before_anything_is_waited_for() {
+        let mut reader = FrameReader::new(&b"a\nb\r\nc"[..]);
+        assert_eq!(reader.next_buffered(), None);
+        assert!(reader.fill().await.unwrap());
+        assert_eq!(reader.next_buffered(), Some(FrameEvent::Frame(b"a")));
+        assert!(reader.fill().await.unwrap(), "there is something left of the first read");
+        assert_eq!(reader.next_buffered(), Some(FrameEvent::Frame(b"b")));
+        assert_eq!(reader.next_buffered(), None, "the third line has no end yet");
+        assert!(!reader.fill().await.unwrap() && !reader.fill().await.unwrap());
+        assert_eq!(reader.next_buffered(), None);
+        assert_eq!(reader.next().await.unwrap(), Some(FrameEvent::Unterminated { bytes: 1, head: b"c" }));
+        assert_eq!(reader.next().await.unwrap(), None);
     }
 }
