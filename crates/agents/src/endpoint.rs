@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     fs::{self, Permissions},
+    future::Future,
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ use offspring_protocol::{
         HELLO, HelloParams, HelloResult, NODE_LIST, NodeListResult, TASK_CANCEL, TASK_OUTPUT, TASK_START,
         TASK_STATUS, TaskParams, TaskResult, TaskStartParams,
     },
-    rpc::{self, ErrorObject, Id},
+    rpc::{self, ErrorObject, Id, Message, NotRpc},
 };
 use offspring_sessions::RunContext;
 use offspring_transport::{FrameEvent, FrameReader, FrameWriter};
@@ -51,6 +52,8 @@ const MAX_CALLS: usize = 64;
 pub(crate) const FRAME_LIMIT_BYTES: usize = 128 << 20;
 /// Who connects has to present a token within this time.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// Who says nothing more and still waits for answers is looked after this often: nothing tells that it goes.
+const LOOK_AFTER: Duration = Duration::from_millis(250);
 
 /// Listens while it lives.
 #[derive(Debug)]
@@ -174,6 +177,8 @@ async fn accept(listener: UnixListener, inner: Arc<Inner>) {
 struct Connection {
     inner: Arc<Inner>,
     granted: Arc<OnceLock<Arc<Granted>>>,
+    /// Nobody is at its other end any more.
+    gone: CancellationToken,
 }
 
 impl Connection {
@@ -184,6 +189,13 @@ impl Connection {
             return Err(error(rpc::code::UNAUTHORIZED, "the run of this connection has ended"));
         }
         Ok(granted)
+    }
+
+    /// Waits for a child only as long as somebody can hear of it: a run whose `offspring task` was killed is at work
+    /// again and wants its slot back (L5). The child goes on.
+    async fn while_heard<T>(&self, answer: impl Future<Output = RpcResult<T>>) -> RpcResult<T> {
+        let unheard = || Err(error(rpc::code::INTERNAL_ERROR, "nobody waits for this answer any more"));
+        self.gone.run_until_cancelled(answer).await.unwrap_or_else(unheard)
     }
 }
 
@@ -220,8 +232,12 @@ fn methods(connection: Connection) -> Result<Methods, jsonrpsee::core::RegisterM
         RpcResult::Ok(result)
     })?;
     module.register_async_method(TASK_START, |params, connection, _| async move {
-        let answer = start(&connection, parse(&params)?).await;
-        unless_cancelled(connection.granted()?, answer).await
+        let params = parse(&params)?;
+        let answer = async {
+            let answer = start(&connection, params).await;
+            unless_cancelled(connection.granted()?, answer).await
+        };
+        connection.while_heard(answer).await
     })?;
     module.register_async_method(TASK_STATUS, |params, connection, _| async move {
         let TaskParams { task } = parse(&params)?;
@@ -233,11 +249,14 @@ fn methods(connection: Connection) -> Result<Methods, jsonrpsee::core::RegisterM
         let TaskParams { task } = parse(&params)?;
         let granted = connection.granted()?;
         let (run, delegator) = (&granted.run, &connection.inner.delegator);
-        let _waits = run.waits();
-        let output = delegator.tasks().output(&task, &run.session().id);
-        let output = delegator.slots().while_waiting(run.run_id(), output).await;
-        let output = output.map_err(|unknown| error(rpc::code::UNKNOWN_TASK, unknown.to_string()));
-        unless_cancelled(granted, output).await
+        let output = async {
+            let _waits = run.waits();
+            let output = delegator.tasks().output(&task, &run.session().id);
+            let output = delegator.slots().while_waiting(run.run_id(), output).await;
+            let output = output.map_err(|unknown| error(rpc::code::UNKNOWN_TASK, unknown.to_string()));
+            unless_cancelled(granted, output).await
+        };
+        connection.while_heard(output).await
     })?;
     module.register_async_method(TASK_CANCEL, |params, connection, _| async move {
         let TaskParams { task } = parse(&params)?;
@@ -295,9 +314,10 @@ async fn serve(stream: UnixStream, inner: Arc<Inner>) {
     let (read, write) = stream.into_split();
     let mut frames = FrameReader::with_limit(read, FRAME_LIMIT_BYTES);
     let (answers, to_write) = mpsc::channel(MAX_CALLS);
-    let writing = tokio::spawn(write_answers(write, to_write));
-    let granted = Arc::new(OnceLock::new());
-    let methods = match methods(Connection { inner, granted: Arc::clone(&granted) }) {
+    let mut writing = tokio::spawn(write_answers(write, to_write));
+    let (granted, gone) = (Arc::new(OnceLock::new()), CancellationToken::new());
+    let connection = Connection { inner, granted: Arc::clone(&granted), gone: gone.clone() };
+    let methods = match methods(connection) {
         Ok(methods) => Arc::new(methods),
         Err(error) => return tracing::error!(%error, "the endpoint has a method twice"),
     };
@@ -343,13 +363,47 @@ async fn serve(stream: UnixStream, inner: Arc<Inner>) {
         }
     }
     drop(answers);
-    let _ = writing.await;
+    let mut look = tokio::time::interval(LOOK_AFTER);
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut writing => return,
+            _ = look.tick() => {
+                if is_gone(frames.get_ref().as_ref()) {
+                    gone.cancel();
+                }
+            }
+        }
+    }
+}
+
+/// Whether nobody is at the other end of a connection any more. Who has only said all that it will say still reads,
+/// and a write of nothing tells the two apart.
+fn is_gone(stream: &UnixStream) -> bool {
+    stream.try_write(&[]).is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
 }
 
 async fn call(methods: &Methods, request: &str) -> String {
     match methods.raw_json_request(request, 1).await {
         Ok((answer, _)) => answer.get().to_owned(),
-        Err(error) => refusal(rpc::code::PARSE_ERROR, format!("not a JSON-RPC 2.0 request: {error}")),
+        Err(_) => no_request(request),
+    }
+}
+
+/// What is wrong with a line that is no request, in our words.
+fn no_request(line: &str) -> String {
+    match Message::classify(line.as_bytes()) {
+        Err(not_json @ (NotRpc::NotJson { .. } | NotRpc::NotUtf8 { .. })) => {
+            refusal(rpc::code::PARSE_ERROR, not_json.to_string())
+        }
+        Err(other) => refusal(rpc::code::INVALID_REQUEST, other.to_string()),
+        Ok(incoming) if !incoming.strict => {
+            refusal(rpc::code::INVALID_REQUEST, "the line does not say \"jsonrpc\": \"2.0\"")
+        }
+        Ok(_) => refusal(
+            rpc::code::INVALID_REQUEST,
+            "a request is expected, with an id, a method and perhaps params, and nothing else",
+        ),
     }
 }
 
@@ -367,31 +421,4 @@ async fn write_answers(write: OwnedWriteHalf, mut answers: mpsc::Receiver<String
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn w8_who_connects_and_shows_no_token_is_sent_away_whatever_else_it_says() {
-        let inner = Arc::new(Inner { delegator: Delegator::detached(), grants: Mutex::default() });
-        for talk in [
-            "",
-            "garbage\n",
-            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"token\":\"x\"}}\n",
-        ] {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            let serving = tokio::spawn(serve(theirs, Arc::clone(&inner)));
-            let (read, mut write) = ours.into_split();
-            write.write_all(talk.as_bytes()).await.unwrap();
-            let mut lines = BufReader::new(read).lines();
-            let connected = Instant::now();
-            while let Some(line) = lines.next_line().await.unwrap() {
-                assert!(line.contains("error"), "{line}");
-            }
-            assert!(connected.elapsed() >= HELLO_WITHIN, "{talk:?}");
-            assert!(connected.elapsed() < 2 * HELLO_WITHIN, "{talk:?}");
-            serving.await.unwrap();
-        }
-    }
-}
+mod tests;

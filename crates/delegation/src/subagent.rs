@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use offspring_protocol::{
-    Event, NodeName, Outcome, TaskId, ToolCallId,
+    Event, NodeName, Outcome, TaskId, TaskKey, ToolCallId,
     control::{NodeDescription, TaskResult},
     event::{ToolCallComplete, ToolCallStart},
 };
@@ -162,10 +162,6 @@ impl<'a> Subagent<'a> {
             title: request.description.clone(),
             input: to_raw_value(&BTreeMap::from([("node", request.node.as_str())])).ok(),
         };
-        if let Err(error) = caller.emit(Event::ToolCallStart(started)).await {
-            open.forget();
-            return Err(error.into());
-        }
         let how = How {
             task: Some(Arc::clone(&task)),
             tool_call: Some(call.clone()),
@@ -177,16 +173,18 @@ impl<'a> Subagent<'a> {
             delegator: self.delegator.clone(),
             caller: Arc::clone(caller),
             open,
+            started,
             tool: tool.to_owned(),
             call,
         };
         let (refused, refusal) = oneshot::channel();
-        // In a task of its own: what was begun is ended and told, whoever stops waiting for it.
+        // In a task of its own from its first word on: what was begun is ended and told, whoever stops waiting for
+        // it, and whenever.
         let result = tokio::spawn(work.run(node, request.prompt, how, refused));
         tokio::select! {
             biased;
             refused = refusal => match refused {
-                Ok(refused) => Err(refused.into()),
+                Ok(refused) => Err(refused),
                 // It ended, or there was nothing to start.
                 Err(_) => Ok(Begun { task, result }),
             },
@@ -199,8 +197,16 @@ struct Work {
     delegator: Delegator,
     caller: Arc<RunContext>,
     open: OpenTask,
+    started: ToolCallStart,
     tool: String,
     call: ToolCallId,
+}
+
+/// A delegation that never came into being.
+fn refused_task(task: TaskKey, error: String) -> TaskResult {
+    let task = TaskId { task, sessions: Vec::new() };
+    let state = task_state(Outcome::Failed);
+    TaskResult { task, state, output: String::new(), error: Some(error), members: Vec::new() }
 }
 
 impl Work {
@@ -210,9 +216,15 @@ impl Work {
         node: Node,
         prompt: Prompt,
         how: How,
-        refusal: oneshot::Sender<Refused>,
+        refusal: oneshot::Sender<TaskError>,
     ) -> TaskResult {
         let task = self.open.task().id().task;
+        if let Err(error) = self.caller.emit(Event::ToolCallStart(self.started.clone())).await {
+            let result = refused_task(task, error.to_string());
+            self.open.forget();
+            let _ = refusal.send(error.into());
+            return result;
+        }
         match team::run(&self.delegator, &self.caller, &node, prompt, &how).await {
             Ok(TeamResult { members, output, outcome, error }) => {
                 let sessions = members.iter().filter_map(|member| member.session.clone()).collect();
@@ -223,13 +235,11 @@ impl Work {
                 result
             }
             Err(refused) => {
-                let task = TaskId { task, sessions: Vec::new() };
-                let (state, error) = (task_state(Outcome::Failed), Some(refused.to_string()));
-                let result = TaskResult { task, state, output: String::new(), error, members: Vec::new() };
+                let result = refused_task(task, refused.to_string());
                 self.tell(&result).await;
                 self.open.forget();
                 // Told last, so that the caller's log has the end of its call before the caller goes on.
-                let _ = refusal.send(refused);
+                let _ = refusal.send(refused.into());
                 result
             }
         }

@@ -58,6 +58,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// What it reads from. Whoever reads past it takes bytes out of a frame.
+    #[must_use]
+    pub const fn get_ref(&self) -> &R {
+        &self.source
+    }
+
     /// The next line, or `None` after the end of the stream.
     ///
     /// Waits as long as the peer is silent; bound it from outside if silence means something. Dropping the
