@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("offspring-tree", &["offspring-protocol"]),
     ("offspring-transport", &["offspring-protocol"]),
     ("offspring-client", &["offspring-transport", "offspring-process", "offspring-tree"]),
+    ("offspring-fake-runtime", &["offspring-transport"]),
     ("offspring-sessions", &["offspring-tree"]),
     ("offspring-delegation", &["offspring-sessions"]),
     ("offspring-pool", &["offspring-delegation"]),
