@@ -21,6 +21,8 @@ pub const PROMPT: &str = "go";
 /// A list is empty where the script says nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Expectations {
+    /// Every notification that the script says anything about, in the order of the wire.
+    pub notifications: Vec<ExpectedNotification>,
     /// What each subscription sees, in order.
     pub subscriptions: Vec<ExpectedSubscription>,
     /// What matches no subscription, in order.
@@ -35,7 +37,7 @@ pub struct Expectations {
     pub paths: Vec<(String, Vec<String>)>,
     /// Requests of the client and what comes of them.
     pub requests: Vec<(String, RequestOutcome)>,
-    /// Counts of the client's diagnostics, by name: `blank`, `not-json` (not UTF-8 included), `not-rpc`, `too-large`,
+    /// Counts of the client's diagnostics, by name: `blank`, `not-utf8`, `not-json`, `not-rpc`, `too-large`,
     /// `unterminated`, `unknown-id`, `invalid-start`.
     pub diagnostics: Vec<(String, u64)>,
     /// Texts that the error about a runtime that is gone quotes from its stderr.
@@ -60,8 +62,10 @@ pub struct ExpectedNotification {
     pub line: u32,
     /// Its method.
     pub method: String,
-    /// Its params; `None` when only a play knows them.
+    /// Its params, if it has any.
     pub params: Option<Value>,
+    /// Whether only a play knows all of its params (`environment`): what stands here is a sample.
+    pub is_sample: bool,
 }
 
 /// A turn.
@@ -252,7 +256,7 @@ impl Walk {
 
     fn emit(&mut self, step: &Step, emit: &Emit) {
         // What is no notification in one piece is expected by nobody.
-        if matches!(emit, Emit::Bytes(_) | Emit::Fill { .. }) {
+        if matches!(emit, Emit::Fill { .. }) {
             return;
         }
         let mut bytes = Vec::new();
@@ -279,15 +283,16 @@ impl Walk {
     }
 
     /// A frame that a play would write, to where the script says it goes.
-    fn written(&mut self, step: &Step, frame: &[u8], is_unknown: bool) {
+    fn written(&mut self, step: &Step, frame: &[u8], is_sample: bool) {
         let Some(to) = &step.to else { return };
         let Ok(Value::Object(mut frame)) = serde_json::from_slice(frame) else { return };
         if frame.contains_key("id") {
             return;
         }
         let Some(Value::String(method)) = frame.remove("method") else { return };
-        let params = frame.remove("params").filter(|_| !is_unknown);
-        let notification = ExpectedNotification { line: step.line, method, params };
+        let params = frame.remove("params");
+        let notification = ExpectedNotification { line: step.line, method, params, is_sample };
+        self.expected.notifications.push(notification.clone());
         if to.is_empty() {
             self.expected.unmatched.push(notification);
             return;

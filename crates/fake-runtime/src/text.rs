@@ -7,7 +7,7 @@ use crate::compose::json_string;
 /// A text of a script in which `${name}` stands for something known when it is played.
 ///
 /// `${who}` is a session that `prompt $who` met, `${p.id}` the id of the request that was taken `as p`,
-/// `${i}` the number of the round in a `repeat`, `${env:NAME}` a variable of the environment. `$${` is a
+/// `${i}` the number of the round in a `repeat` and `${i-1}` that of the round before, `${env:NAME}` a variable of the environment. `$${` is a
 /// `${` that stands for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
@@ -56,8 +56,11 @@ impl Names {
 
     /// What a name stands for: `true` when it is JSON already.
     fn value(&self, name: &str) -> (String, bool) {
-        if name == "i" {
-            return (self.rounds.last().copied().unwrap_or_default().to_string(), false);
+        let round = || self.rounds.last().copied().unwrap_or_default();
+        match name {
+            "i" => return (round().to_string(), false),
+            "i-1" => return (round().saturating_sub(1).to_string(), false),
+            _ => {}
         }
         if let Some(variable) = name.strip_prefix("env:") {
             return (self.variables.get(variable).cloned().unwrap_or_default(), false);

@@ -507,7 +507,8 @@ impl Parser {
                 Some((request, "id" | "session" | "message" | "text")) => self.requests.contains(request),
                 Some(_) => false,
                 None => {
-                    name == "i" && self.blocks.iter().any(|block| matches!(block.kind, BlockKind::Repeat(_)))
+                    ["i", "i-1"].contains(&name.as_str())
+                        && self.blocks.iter().any(|block| matches!(block.kind, BlockKind::Repeat(_)))
                         || self.sessions.contains(&name)
                         || name.starts_with("env:")
                 }

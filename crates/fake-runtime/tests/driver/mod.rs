@@ -1,5 +1,5 @@
 //! A client that knows nothing but lines. Every wait has a bound.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, clippy::needless_pass_by_value, reason = "each test program uses a part of it")]
 
 use std::time::Duration;
 
