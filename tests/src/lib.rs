@@ -5,6 +5,7 @@
 pub mod kernel;
 pub mod processes;
 pub mod running;
+pub mod streams;
 pub mod terminal;
 pub mod world;
 
