@@ -77,7 +77,16 @@ class Stream:
         self.requests.append(Begun(lambda: self.client._request_raw(method, params)))
 
     def next(self):
+        # A reader that has ended answers nobody, and a request made after that waits for its bound.
+        reader = self.client._reader_thread
+        reader.join(0 if self.reading() else BOUND_SECONDS)
+        if not reader.is_alive():
+            raise RuntimeError("the reader of the SDK has ended")
         self.client._request_raw("stream/next", {}, timeout_seconds=BOUND_SECONDS)
+
+    def reading(self):
+        """Whether the end of the stream has not been put into the queue of what matched nothing."""
+        return not any(isinstance(item, BaseException) for item in list(self.client._notifications.queue))
 
     def join_run(self, run):
         self.runs[run][1].join()

@@ -31,6 +31,11 @@ pub enum Wanted {
     /// An invalid start that names a known child and no parent: delivered to whoever the child reaches here; only to a
     /// subscription of the child itself in the SDK.
     StartWithoutParent,
+    /// A `session.event` of a root whose event is no object: in the turn's events here, as it came; not there in the SDK.
+    EventIsNoObject,
+    /// A `turn/end` of a root that gives no reason: an event like any other here; an error in place of the result in the
+    /// SDK, when it is the last of the turn.
+    TurnEndWithoutReason,
     /// A whole number of 5,000 digits: delivered as it came here; the SDK's reader ends.
     HugeNumber,
     /// 3,000 lists in one another: delivered as they came here; the SDK's reader ends.
@@ -47,6 +52,8 @@ impl Wanted {
         Self::NullId,
         Self::ParamsAreNoObject,
         Self::StartWithoutParent,
+        Self::EventIsNoObject,
+        Self::TurnEndWithoutReason,
         Self::HugeNumber,
         Self::DeepNesting,
     ];
@@ -62,6 +69,8 @@ impl Wanted {
             Self::CarriageReturn => "W1",
             Self::NullId => "W6",
             Self::StartWithoutParent => "T2",
+            Self::EventIsNoObject => "T12",
+            Self::TurnEndWithoutReason => "T13",
             Self::ParamsAreNoObject | Self::HugeNumber | Self::DeepNesting => "T11",
         }
     }
@@ -79,6 +88,10 @@ impl Wanted {
             Self::NullId => "a message with an id wants an answer, and gets one",
             Self::ParamsAreNoObject => "unknown notifications are delivered raw",
             Self::StartWithoutParent => "an invalid start is still delivered to whoever its ids reach",
+            Self::EventIsNoObject => {
+                "every event of the root enters the turn's events, also one nobody knows"
+            }
+            Self::TurnEndWithoutReason => "a turn that came to its end has a result",
             Self::HugeNumber | Self::DeepNesting => {
                 "what a notification holds harms nobody who does not look at it, and never the reader"
             }
@@ -112,6 +125,14 @@ impl Wanted {
                 r#"{{"jsonrpc":"2.0","method":"subagent.started","params":{{"parentSessionId":"","childSessionId":{id},"why":"{MARK}"}}}}"#
             )
             .into_bytes(),
+            Self::EventIsNoObject => format!(
+                r#"{{"jsonrpc":"2.0","method":"session.event","params":{{"sessionId":{id},"event":"{MARK}"}}}}"#
+            )
+            .into_bytes(),
+            Self::TurnEndWithoutReason => format!(
+                r#"{{"jsonrpc":"2.0","method":"session.event","params":{{"sessionId":{id},"event":{{"type":"turn/end","data":{{"turn":"{MARK}"}}}}}}}}"#
+            )
+            .into_bytes(),
             Self::HugeNumber => event(&"7".repeat(5_000)).into_bytes(),
             Self::DeepNesting => event(&format!("{}{}", "[".repeat(3_000), "]".repeat(3_000))).into_bytes(),
         }
@@ -123,15 +144,18 @@ impl Wanted {
         let frame = |built: frames::Built, needed| Step::Frame(Frame { needed, ..built.plain() });
         let end = frames::turn_end("completed");
         let said = frames::assistant(vec![frames::text_block("done")], "m1");
+        // Most say it of a child; what only counts for a root is the root's, and after its own end.
+        let of_root = matches!(self, Self::EventIsNoObject | Self::TurnEndWithoutReason);
+        let line = self.line(if of_root { "root" } else { "child" });
         let steps = vec![
             Step::Await { tag: 1, method: "session/prompt".to_owned(), session: Some("root".to_owned()) },
             frame(receipt("root", 0, "message-1"), true),
             Step::Answer { tag: 1, members: r#""result":{"messageId":"message-1"}"#.to_owned() },
             frame(frames::started("root", "child"), false),
-            Step::Frame(Frame { line: self.line("child"), needed: false, meaning: Meaning::Wild(self) }),
-            frame(event("child", "step/start", 3, Json::Object(vec![])), false),
             frame(event("root", "assistant/message", 1, said), false),
             frame(event("root", "turn/end", 2, end), false),
+            Step::Frame(Frame { line, needed: false, meaning: Meaning::Wild(self) }),
+            frame(event("child", "step/start", 3, Json::Object(vec![])), false),
             frame(status("root", "idle"), true),
             Step::Await { tag: 2, method: NEXT.to_owned(), session: None },
             Step::Answer { tag: 2, members: r#""result":{}"#.to_owned() },

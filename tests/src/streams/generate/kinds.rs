@@ -86,8 +86,7 @@ impl World {
                 frames::event(&session, "agent/inbox/spliced", seq, data)
             }
             4 => {
-                let event =
-                    self.random.pick(&["null", "[]", "\"text\"", "{}", "{\"type\":7}", "{\"type\":\"x\"}"]);
+                let event = self.random.pick(&["{}", "{\"type\":7}", "{\"type\":\"x\"}"]);
                 frames::event_of(&session, Json::Raw(event.to_owned()), false)
             }
             5 => {

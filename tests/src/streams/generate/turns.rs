@@ -6,7 +6,7 @@ use super::{LENGTHS, World};
 use crate::streams::{
     NEXT, Operation, Step,
     frames::{self, Built},
-    json::{Json, quoted},
+    json::quoted,
 };
 
 /// One turn of one root.
@@ -182,12 +182,6 @@ impl World {
         if self.random.percent(90) {
             let end = self.turn_end(root);
             self.spelled(&end);
-        } else if self.random.one_in(3) {
-            let data =
-                self.random.pick(&["{}", "{\"reason\":null}", "{\"reason\":{\"kind\":5}}", "7", "null"]);
-            let data = Json::Raw(data.to_owned());
-            let seq = self.seq(root);
-            self.push(frames::event(root, "turn/end", seq, data).plain());
         }
         if self.random.percent(60) {
             let below: Vec<String> = self
