@@ -256,10 +256,11 @@ impl Sorter<'_> {
         if frame.trim_ascii().is_empty() {
             return None;
         }
-        match Frame::read(frame) {
+        let text = std::str::from_utf8(frame);
+        let read = text.map_or_else(|_| Frame::read(frame), Frame::of_text);
+        match read {
             Ok(Frame::Notification(head)) => {
-                let text = std::str::from_utf8(frame).ok()?;
-                self.hub.notification(Notification::new(line, text, &head)?);
+                self.hub.notification(Notification::new(line, text.ok()?, &head)?);
                 None
             }
             Ok(Frame::Other(incoming)) => match incoming.message {

@@ -60,12 +60,25 @@ impl<'a> Frame<'a> {
     /// # Ok::<(), offspring_protocol::rpc::NotRpc>(())
     /// ```
     pub fn read(frame: &'a [u8]) -> Result<Self, NotRpc> {
-        // The quick way knows plain notifications only; whatever is odd in any way is read with all care.
-        if let Ok(text) = std::str::from_utf8(frame)
-            && let Some(head) = plain_notification(text)
-        {
-            return Ok(Self::Notification(head));
+        match std::str::from_utf8(frame) {
+            Ok(text) => Self::of_text(text),
+            Err(_) => Self::with_care(frame),
         }
+    }
+
+    /// As [`read`](Self::read), for a frame that is known to be text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_text(frame: &'a str) -> Result<Self, NotRpc> {
+        match plain_notification(frame) {
+            Some(head) => Ok(Self::Notification(head)),
+            // The quick way knows plain notifications only; whatever is odd in any way is read with all care.
+            None => Self::with_care(frame.as_bytes()),
+        }
+    }
+
+    fn with_care(frame: &'a [u8]) -> Result<Self, NotRpc> {
         let incoming = Message::classify(frame)?;
         Ok(match incoming.message {
             Message::Notification { method, params } => {
