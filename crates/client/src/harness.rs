@@ -10,7 +10,8 @@ use offspring_protocol::{
 use serde_json::value::RawValue;
 
 use crate::{
-    client::{ClientBuilder, Closed, HarnessClient},
+    builder::ClientBuilder,
+    client::{Closed, HarnessClient},
     command::RuntimeCommand,
     error::{ClientError, TurnError},
     result::TurnResult,

@@ -33,6 +33,7 @@
 //!
 //! | module of the code | what it holds |
 //! |---|---|
+//! | `builder`, `command` | [`ClientBuilder`], [`RuntimeCommand`]: limits, hooks, the ways to a runtime |
 //! | `client` | [`HarnessClient`]: one connection, every call of the wire |
 //! | `harness`, `turn` | [`Harness`], [`Session`], [`Turn`], [`TurnStream`] |
 //! | `link` | the demultiplexer between the wire and jsonrpsee |
@@ -48,6 +49,7 @@
 //! - It prints nothing.
 #![deny(missing_docs)]
 
+mod builder;
 mod client;
 mod collector;
 mod command;
@@ -66,7 +68,8 @@ mod turn;
 #[cfg(feature = "websocket")]
 mod websocket;
 
-pub use client::{ClientBuilder, ClientDiagnostics, Closed, HarnessClient};
+pub use builder::ClientBuilder;
+pub use client::{ClientDiagnostics, Closed, HarnessClient};
 pub use collector::Keep;
 pub use command::RuntimeCommand;
 pub use error::{ClientError, Gone, GoneHow, RuntimeState, TurnError};
