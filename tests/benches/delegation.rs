@@ -118,7 +118,7 @@ fn measure() -> Result<Report, Failed> {
     let asked = Asked::parse()?;
     let setting = Setting::new(if asked.smoke { Size::Smoke } else { Size::Full })?;
     let wanted = |name: &str| asked.only.as_deref().is_none_or(|only| name.starts_with(only));
-    machine::print(setting.size);
+    machine::print("delegation", setting.size);
     // The same runtime as the program's.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut report = Report::default();

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::peers::{self, PeerPolicy};
 use crate::test_run;
 use crate::workspace::{Workspace, run as run_shown};
 
@@ -38,5 +39,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &BenchArguments) -> Result<(
     }
     command.args(&arguments.rest);
     programs.hand_to(&mut command);
+    // What another client needs for the same work; without it there are only our figures.
+    if arguments.name == "client" && std::env::var_os("OFFSPRING_DSH_PYTHON").is_none() {
+        command.envs(peers::prepare(workspace, PeerPolicy::Optional)?.variables);
+    }
     run_shown(command)
 }

@@ -231,6 +231,7 @@ fn downstream(context: &Environment) -> Result<Done> {
 
 fn bench_step(context: &Environment) -> Result<Done> {
     bench::run(&context.workspace, &BenchArguments::smoke("delegation"))?;
+    bench::run(&context.workspace, &BenchArguments::smoke("client"))?;
     Ok(Done::Passed)
 }
 

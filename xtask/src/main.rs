@@ -9,6 +9,7 @@
 
 mod bench;
 mod ci;
+mod differential;
 mod fetch;
 mod mutants;
 mod peers;
@@ -45,6 +46,8 @@ enum Task {
     Reference,
     /// Run a benchmark of the `offspring-tests` package.
     Bench(bench::BenchArguments),
+    /// Our client against the Python SDK, over recorded and random streams.
+    Differential(differential::DifferentialArguments),
     /// Change the code line by line and see whether the tests notice.
     Mutants(mutants::MutantsArguments),
 }
@@ -72,6 +75,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Tidy(arguments) => tidy::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
         Task::Reference => tidy::reference::write(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Bench(arguments) => bench::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
+        Task::Differential(arguments) => {
+            differential::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS)
+        }
         Task::Mutants(arguments) => mutants::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::Size;
 
 /// The line that belongs to every figure below it.
-pub(crate) fn print(size: Size) {
+pub(crate) fn print(what: &str, size: Size) {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let said = |program: &str, arguments: &[&str]| {
         let output =
@@ -23,7 +23,7 @@ pub(crate) fn print(size: Size) {
     let kernel = first_line(&read("/proc/sys/kernel/osrelease"));
     let load = read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
     println!(
-        "offspring, delegation benchmark ({})",
+        "offspring, {what} benchmark ({})",
         if size == Size::Smoke { "smoke: times say little" } else { "full" }
     );
     println!("machine: {cpu}, {cores} cores, memory {memory}, {} {kernel}", std::env::consts::OS);
