@@ -52,5 +52,6 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
         "GIT_*",
         "not passed on to the `git` that is asked for the project, but for `GIT_CONFIG*` and `GIT_CEILING*`",
     ),
+    ("DSH_HOME", "set for a dsh runtime: where it keeps its sessions"),
     ("TZ", "the time zone in which times are shown"),
 ];

@@ -21,7 +21,7 @@ use crate::{error::ClientError, limits::Limits};
 /// let command = RuntimeCommand::new("dsh")
 ///     .profile("sdk-minimal")
 ///     .patch("delegate.patch.yml")
-///     .home("/home/user/.dsh")
+///     .home("runtime-home")
 ///     .inherit(["DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL"]);
 /// # let _ = command;
 /// ```

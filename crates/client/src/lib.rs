@@ -10,7 +10,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let command = RuntimeCommand::new("dsh").profile("sdk").inherit(["DEEPSEEK_API_KEY", "DSH_HOME"]);
 //! let params = InitializeParams {
-//!     cwd: "/home/user/work".into(),
+//!     cwd: std::env::current_dir()?.display().to_string(),
 //!     provider: "deepseek-official".into(),
 //!     model: "deepseek-v4-flash".into(),
 //!     reasoning_effort: None,

@@ -69,13 +69,13 @@ async fn no_silence_ends_a_tree_a_child_may_finish_ten_minutes_after_the_root_s_
     let wait = peer.request("session/wait").await;
     peer.refuse(&wait, "unknown DeepSeek Harness SDK runtime method: session/wait").await;
     peer.say(&[started("r", "c"), started("c", "g"), idle("r")]).await;
-    tokio::time::sleep(Duration::from_secs(600)).await; // the paused clock
+    tokio::time::sleep(Duration::from_secs(600)).await; // moment: the paused clock
     peer.say(&[finished("c", "g")]).await;
-    tokio::time::sleep(Duration::from_secs(600)).await; // the paused clock
+    tokio::time::sleep(Duration::from_secs(600)).await; // moment: the paused clock
     assert!(!turn.is_finished());
     // A start in the same read as the last finish.
     peer.say(&[finished("r", "c"), started("r", "d")]).await;
-    tokio::time::sleep(Duration::from_secs(1)).await; // the paused clock
+    tokio::time::sleep(Duration::from_secs(1)).await; // moment: the paused clock
     assert!(!turn.is_finished());
     peer.say(&[finished("r", "d")]).await;
     let result = turn.await.unwrap().unwrap();
