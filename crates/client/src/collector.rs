@@ -181,12 +181,13 @@ impl Collector {
         if matches!(notification.method(), SUBAGENT_STARTED | SUBAGENT_FINISHED) {
             self.report.observe(&notification);
         }
-        let is_status = notification.method() == SESSION_STATUS;
+        let of_root = notification.session_id() == Some(self.root.as_str());
+        let is_root_status = of_root && notification.method() == SESSION_STATUS;
         self.keep(notification, step == TurnStep::Collected);
         match step {
             TurnStep::Ended(end) if self.end.is_none() => self.finish(CollectorEnd::Turn(end)),
-            // A status of the root changes which bound is waited with.
-            _ if self.followed || is_status => self.wake(),
+            // A status of the root changes which bound is waited with; those of others need nobody.
+            _ if self.followed || is_root_status => self.wake(),
             _ => {}
         }
     }
