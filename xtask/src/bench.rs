@@ -30,7 +30,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &BenchArguments) -> Result<(
         bail!("there is no benchmark `{}` in tests/benches", arguments.name);
     }
     // Some measurements are between processes. The same build as `cargo run --release` makes.
-    let build = ["build", "--release", "--package", "offspring", "--package", "offspring-process"];
+    let packages = ["offspring", "offspring-process", "offspring-fake-runtime"];
+    let mut build = vec!["build", "--release"];
+    build.extend(packages.into_iter().flat_map(|package| ["--package", package]));
     let programs = test_run::build(workspace, &build, "release")?;
     let mut command =
         workspace.cargo(["bench", "--package", "offspring-tests", "--bench", &arguments.name, "--"]);

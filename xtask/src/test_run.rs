@@ -14,6 +14,8 @@ use crate::workspace::{Workspace, run as run_shown, shown};
 
 /// The program under test, set for the tests; they refuse to guess another.
 const PROGRAM_VARIABLE: &str = "OFFSPRING_BIN";
+/// The fake runtime, for the tests of what talks to one.
+const FAKE_RUNTIME_VARIABLE: &str = "OFFSPRING_FAKE_RUNTIME";
 /// The guard program, set if it is one of its own.
 const GUARD_VARIABLE: &str = "OFFSPRING_GUARD_BIN";
 
@@ -64,6 +66,7 @@ impl Programs {
     pub(crate) fn hand_to(&self, command: &mut Command) {
         let path = |name: &str| self.directory.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
         command.env(PROGRAM_VARIABLE, path("offspring"));
+        command.env(FAKE_RUNTIME_VARIABLE, path("offspring-fake-runtime"));
         if self.has_guard {
             command.env(GUARD_VARIABLE, path("offspring-guard"));
         }
@@ -113,12 +116,12 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TestArguments) -> Result<Te
     Ok(outcome)
 }
 
-/// Builds `offspring` (and its guard, if that is a program of its own) with whatever else `arguments` name.
+/// Builds `offspring` (and its guard, if that is a program of its own) and the fake runtime with whatever else `arguments` name.
 pub(crate) fn build(workspace: &Workspace, arguments: &[&str], profile: &str) -> Result<Programs> {
     let members = workspace.members()?;
     let has_guard = members.has_target("bin", "offspring-guard");
     let mut command = workspace.cargo(arguments);
-    command.args(["--bin", "offspring"]);
+    command.args(["--bin", "offspring", "--bin", "offspring-fake-runtime"]);
     if has_guard {
         command.args(["--bin", "offspring-guard"]);
     }

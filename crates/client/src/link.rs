@@ -254,6 +254,7 @@ impl Sorter<'_> {
 
     fn frame(&self, line: u64, frame: &[u8]) -> Option<ReceivedMessage> {
         if frame.trim_ascii().is_empty() {
+            self.junk.note_blank();
             return None;
         }
         let text = std::str::from_utf8(frame);

@@ -80,6 +80,7 @@ scripts! {
     "w03-a-banner-and-other-junk"
     "w03-the-stream-ends-inside-a-line"
     "w04-it-dies-before-the-first-reply"
+    "w04-not-all-was-activated"
     "w04-stderr-is-read-before-the-first-reply"
     "w04-the-end-is-explained"
     "w05-answers-that-nobody-waits-for"

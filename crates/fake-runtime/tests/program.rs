@@ -1,5 +1,5 @@
 //! The program itself: what a script does to a process.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value, reason = "test code")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;

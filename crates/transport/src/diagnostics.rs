@@ -247,6 +247,11 @@ impl SharedDiagnostics {
         self.lock().note(line, why, text);
     }
 
+    /// Counts a line of white space alone, which is no junk.
+    pub fn note_blank(&self) {
+        self.lock().note_blank();
+    }
+
     /// How things stand.
     #[must_use]
     pub fn snapshot(&self) -> Diagnostics {
