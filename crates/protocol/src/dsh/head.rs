@@ -1,5 +1,7 @@
 //! What routing needs to know of a frame, read in one pass over its bytes.
 
+mod scan;
+
 use std::{borrow::Cow, fmt};
 
 use serde::{
@@ -71,9 +73,9 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn of_text(frame: &'a str) -> Result<Self, NotRpc> {
-        match plain_notification(frame) {
+        match scan::notification(frame).or_else(|| plain_notification(frame)) {
             Some(head) => Ok(Self::Notification(head)),
-            // The quick way knows plain notifications only; whatever is odd in any way is read with all care.
+            // The quick ways know plain notifications only; whatever is odd in any way is read with all care.
             None => Self::with_care(frame.as_bytes()),
         }
     }
