@@ -330,3 +330,25 @@ fn a_stream_is_written_after_its_prompt() {
     assert_eq!(seen, text);
     assert_eq!((order[1].0.as_str(), order[1].1, &order[1].2), ("p", 2, &json!({"messageId": "m"})));
 }
+
+/// The blocks of the README, as they stand.
+fn readme(language: &str) -> String {
+    let page = include_str!("../README.md");
+    let block = page.split(&format!("```{language}\n")).nth(1).unwrap_or_else(|| panic!("no {language}"));
+    block.split("```").next().unwrap().to_owned()
+}
+
+/// A directory that holds the program, for a PATH.
+fn path() -> std::ffi::OsString {
+    let before = std::env::var_os("PATH").unwrap_or_default();
+    let own = Path::new(PROGRAM).parent().unwrap().to_owned();
+    std::env::join_paths(std::iter::once(own).chain(std::env::split_paths(&before))).unwrap()
+}
+
+#[test]
+fn the_shell_of_the_readme_prints_what_it_says() {
+    let output =
+        Command::new("sh").args(["-c", &readme("shell-example")]).env("PATH", path()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "6\n");
+    assert!(include_str!("../README.md").contains("This prints `6`."));
+}

@@ -148,3 +148,32 @@ fn a_raw_line_is_taken_as_it_stands() {
     assert_eq!(text.0, r#"{"a":"x -> y # {"}"#);
     assert_eq!(script.body[0].to.as_deref().unwrap(), [Text("root".into())]);
 }
+
+const LANGUAGE: &str = include_str!("../../../../../docs/formats/runtime-script.md");
+const README: &str = include_str!("../../../README.md");
+
+#[test]
+fn every_statement_is_on_the_page_and_every_script_of_the_pages_is_read() {
+    let described: BTreeSet<&str> = LANGUAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('|').map(|(cell, _)| cell))
+        .flat_map(|cell| cell.split("`, `").map(|word| word.trim_matches([' ', '`'])))
+        .filter_map(|usage| usage.split(' ').next())
+        .collect();
+    for statement in STATEMENTS {
+        assert!(
+            *statement == "end" || described.contains(statement),
+            "the page does not describe {statement}"
+        );
+    }
+    let mut blocks = 0;
+    for page in [LANGUAGE, README] {
+        for block in page.split("```script\n").skip(1) {
+            let text = block.split("```").next().unwrap();
+            let read = script(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
+            assert!(!read.expects.is_empty());
+            blocks += 1;
+        }
+    }
+    assert_eq!(blocks, 2);
+}
