@@ -2,6 +2,8 @@
 #![deny(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it fails the test that uses it")]
 
+pub mod dsh;
+pub mod fake_model;
 pub mod kernel;
 pub mod processes;
 pub mod running;

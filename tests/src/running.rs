@@ -1,9 +1,9 @@
 //! A program that runs, and how it ended.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc,
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -46,6 +46,7 @@ impl Finished {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    stdin: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
     seen: Vec<String>,
     stderr: Option<JoinHandle<String>>,
@@ -55,7 +56,7 @@ pub struct Running {
 pub type Lines = Vec<Value>;
 
 impl Running {
-    /// Starts it with pipes for stdout and stderr.
+    /// Starts it with pipes for stdout and stderr, and with one for stdin if the command has it.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -81,7 +82,8 @@ impl Running {
             let _ = stderr.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
-        Self { child, lines, seen: Vec::new(), stderr: Some(stderr) }
+        let stdin = child.stdin.take();
+        Self { child, stdin, lines, seen: Vec::new(), stderr: Some(stderr) }
     }
 
     /// Its pid.
@@ -93,6 +95,20 @@ impl Running {
     /// Sends it a signal.
     pub fn send(&self, signal: Signal) {
         send(self.pid(), signal);
+    }
+
+    /// Writes a line to its stdin.
+    ///
+    /// # Panics
+    /// When that is no pipe, or nobody reads it any more.
+    pub fn tell(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("a pipe to its stdin");
+        stdin.write_all(format!("{line}\n").as_bytes()).expect("it reads its stdin");
+    }
+
+    /// Ends its stdin.
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
     }
 
     /// The next line of stdout, without its end; `None` at the end.

@@ -85,7 +85,7 @@ pub(crate) fn attempt(mut command: Command) -> Result<String, AttemptError> {
 }
 
 /// What cargo, curl, pip and npm write when the peer could not be reached or went away.
-const CONNECTION_WORDS: [&str; 14] = [
+const CONNECTION_WORDS: [&str; 19] = [
     "could not connect to server",
     "couldn't connect to server",
     "failed to connect to",
@@ -100,10 +100,22 @@ const CONNECTION_WORDS: [&str; 14] = [
     "network is unreachable",
     "failed to establish a new connection",
     "temporary failure in name resolution",
+    "cannot connect to proxy",
+    "connection aborted",
+    "connection broken: incompleteread",
+    "read timed out",
+    "remote end closed connection",
 ];
+
+/// What is wrong whatever the connection did before: it may have been lost once and found again.
+const OTHER_WORDS: [&str; 1] = ["do not match the hashes"];
 
 /// The line that says that the connection failed, if one does.
 fn connection_failure(stderr: &str) -> Option<&str> {
+    let all = stderr.to_lowercase();
+    if OTHER_WORDS.iter().any(|words| all.contains(words)) {
+        return None;
+    }
     stderr.lines().map(str::trim).find(|line| {
         let line = line.to_lowercase();
         CONNECTION_WORDS.iter().any(|words| line.contains(words))
@@ -139,6 +151,15 @@ mod tests {
     #[test]
     fn a_refused_connection_is_a_connection_failure() {
         assert!(connection_failure(REFUSED).is_some_and(|line| line.starts_with("[7]")));
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_none_even_after_a_lost_connection() {
+        let lost = "WARNING: Retrying after connection broken by 'ReadTimeoutError(\"Read timed out.\")': /simple/x/\n";
+        assert!(connection_failure(lost).is_some());
+        let wrong =
+            format!("{lost}ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n");
+        assert_eq!(connection_failure(&wrong), None);
     }
 
     #[test]

@@ -40,6 +40,8 @@ enum Task {
     Ci(ci::CiArguments),
     /// Build the program, hand it to the tests, run them; the last line counts them.
     Test(test_run::TestArguments),
+    /// Fetch the programs that tests talk to, and print the variables that name them, for `eval`.
+    Peers,
     /// Check what no compiler checks.
     Tidy(tidy::TidyArguments),
     /// Write docs/reference.md, as the program prints it.
@@ -72,6 +74,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             outcome.print();
             Ok(if outcome.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Task::Peers => peers::print(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Tidy(arguments) => tidy::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
         Task::Reference => tidy::reference::write(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Bench(arguments) => bench::run(&workspace, &arguments).map(|()| ExitCode::SUCCESS),

@@ -13,6 +13,10 @@ use crate::fetch::Fetched;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
+mod pypi;
+
+use pypi::{Installed, PyPackages};
+
 /// Names of the peers whose tests are to be skipped, separated by commas; set for the tests.
 pub(crate) const SKIP_VARIABLE: &str = "OFFSPRING_SKIP_PEERS";
 /// A file to which a test that skips itself appends one line, `peer test`; set for the tests.
@@ -25,8 +29,8 @@ pub(crate) struct Peer {
     source: Source,
 }
 
-/// Where a peer comes from. A package of another registry becomes one more variant with its name, version and
-/// checksum, fetched by its ordinary client through [`crate::fetch::with_retries`] into the user's cache.
+/// Where a peer comes from. What another registry has becomes one more variant, pinned by version and checksum and
+/// fetched by its ordinary client through [`crate::fetch::with_retries`] into the user's cache.
 enum Source {
     /// Part of the system; looked for by running it with these arguments.
     System { probe: &'static [&'static str] },
@@ -36,6 +40,9 @@ enum Source {
     /// A program of crates.io, handed to the tests in the named variable.
     #[allow(dead_code, reason = "the first peers are all part of the system")]
     Cargo { tool: &'static Tool, variable: &'static str },
+    /// Packages of PyPI, all pinned by the requirements; an interpreter that finds them is handed over, and one file
+    /// among them.
+    PyPi { packages: &'static PyPackages, python: &'static str, program: &'static str },
 }
 
 const PEERS: &[Peer] = &[
@@ -65,6 +72,15 @@ const PEERS: &[Peer] = &[
         source: Source::Browser {
             names: &["chromium", "chromium-browser", "google-chrome"],
             variable: "OFFSPRING_CHROMIUM",
+        },
+    },
+    Peer {
+        name: "dsh",
+        needed_for: "a real agent runtime, and the SDK that ours is compared with",
+        source: Source::PyPi {
+            packages: &pypi::DSH,
+            python: "OFFSPRING_DSH_PYTHON",
+            program: "OFFSPRING_DSH_RUNTIME",
         },
     },
 ];
@@ -117,6 +133,18 @@ pub(crate) fn prepare(workspace: &Workspace, policy: PeerPolicy) -> Result<Prepa
     prepare_these(PEERS, policy, |tool| tool.ensure(workspace))
 }
 
+/// `cargo xtask peers`: fetches what is missing and prints what the tests are handed, for a shell.
+pub(crate) fn print(workspace: &Workspace) -> Result<()> {
+    let prepared = prepare(workspace, PeerPolicy::Optional)?;
+    for (name, value) in &prepared.variables {
+        println!("export {name}='{}'", value.replace('\'', "'\\''"));
+    }
+    if !prepared.missing.is_empty() {
+        println!("export {SKIP_VARIABLE}='{}'", prepared.missing.join(","));
+    }
+    Ok(())
+}
+
 fn prepare_these<F>(peers: &[Peer], policy: PeerPolicy, mut fetch: F) -> Result<Prepared>
 where
     F: FnMut(&Tool) -> Result<Fetched<PathBuf>>,
@@ -140,6 +168,15 @@ where
                 prepared.take(peer, variable, browser(names, variable)?, policy)?;
             }
             Source::Cargo { tool, variable } => prepared.take(peer, variable, fetch(tool)?, policy)?,
+            Source::PyPi { packages, python, program } => match packages.ensure()? {
+                Fetched::Ready(Installed { interpreter, file }) => {
+                    prepared.take(peer, python, Fetched::Ready(interpreter), policy)?;
+                    prepared.take(peer, program, Fetched::Ready(file), policy)?;
+                }
+                Fetched::Unreachable(reason) => {
+                    prepared.take(peer, program, Fetched::Unreachable(reason), policy)?;
+                }
+            },
         }
     }
     Ok(prepared)
@@ -159,13 +196,28 @@ fn browser(names: &[&str], variable: &str) -> Result<Fetched<PathBuf>> {
     if let Some(found) = find() {
         return Ok(Fetched::Ready(found));
     }
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
-    if !is_root || !Path::new("/etc/debian_version").exists() {
+    if !may_install() {
         let reason =
             format!("none of {} is on PATH; install one, or name it in {variable}", names.join(", "));
         return Ok(Fetched::Unreachable(reason));
     }
-    eprintln!("   installing chromium with the system's packages; this takes a minute");
+    if !install("chromium") {
+        return Ok(Fetched::Unreachable("apt-get could not install chromium".to_owned()));
+    }
+    match find() {
+        Some(found) => Ok(Fetched::Ready(found)),
+        None => bail!("apt-get installed chromium, and it is not on PATH"),
+    }
+}
+
+/// Whether packages of the system can be installed: as root, on Debian.
+fn may_install() -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
+    is_root && Path::new("/etc/debian_version").exists()
+}
+
+fn install(package: &str) -> bool {
+    eprintln!("   installing {package} with the system's packages; this takes a minute");
     // Bounded: a mirror that hangs must not keep the tests waiting for ever.
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("timeout");
@@ -173,13 +225,7 @@ fn browser(names: &[&str], variable: &str) -> Result<Fetched<PathBuf>> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    if !(apt(&["update"]) && apt(&["install", "--no-install-recommends", "chromium"])) {
-        return Ok(Fetched::Unreachable("apt-get could not install chromium".to_owned()));
-    }
-    match find() {
-        Some(found) => Ok(Fetched::Ready(found)),
-        None => bail!("apt-get installed chromium, and it is not on PATH"),
-    }
+    apt(&["update"]) && apt(&["install", "--no-install-recommends", package])
 }
 
 #[cfg(test)]

@@ -128,7 +128,8 @@ fn cargo_home() -> Result<PathBuf> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as people write a checksum.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
