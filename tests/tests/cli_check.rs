@@ -141,6 +141,10 @@ fn what_is_no_mistake_and_perhaps_not_meant_is_a_note() {
         "agents:\n  a: {type: command, command: [sh, missing.sh], environment: {KEY: {from: NOT_SET_ANYWHERE}}}\n",
     );
     let done = check(&world, &[&path]).with(0);
+    assert!(
+        done.stdout.contains(": it can be run, with ") && !done.stdout.contains("nothing is wrong"),
+        "{done:?}"
+    );
     let note = |text: &str| done.stdout.lines().any(|line| line.starts_with(&path) && line.ends_with(text));
     assert!(
         note(":2:22: note: there is no missing.sh beside the manifest: `a` gets the name as it stands"),
@@ -195,4 +199,17 @@ fn w11_no_control_character_of_a_manifest_reaches_the_terminal() {
     // Programs get it as it is.
     let found: Value = serde_json::from_str(&check(&world, &[&path, "--json"]).with(0).stdout).unwrap();
     assert_eq!(found["description"], "a\u{1b}[31mb");
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_waited_for() {
+    let world = World::new();
+    let pipe = world.path("pipe.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    for arguments in [&["check", pipe][..], &["run", pipe, "x"]] {
+        // It would hang here.
+        let done = world.offspring(arguments).with(2);
+        assert!(done.stderr.contains("pipe.yaml: is no regular file"), "{done:?}");
+    }
 }

@@ -111,7 +111,7 @@ fn a_file_is_there_whole_or_not_at_all() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     // What exists is kept, unless it is said otherwise.
     std::fs::write(&file, "mine").unwrap();
-    let done = written(&[]).with(1);
+    let done = written(&[]).with(2);
     assert!(done.stderr.contains("exists") && done.stderr.contains("--force"), "{}", done.stderr);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     written(&["--force"]).with(0);
@@ -131,7 +131,7 @@ fn a_file_is_there_whole_or_not_at_all() {
     let left: Vec<_> =
         std::fs::read_dir(world.path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["tree.json"], "nothing half-written is left");
-    assert_eq!(world.offspring(&["export", "ses_none"]).code, Some(1));
+    assert_eq!(world.offspring(&["export", "ses_none"]).code, Some(2));
     assert_eq!(world.offspring(&["export", "--format", "pdf"]).code, Some(2));
 }
 

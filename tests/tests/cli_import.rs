@@ -171,7 +171,7 @@ fn what_is_no_whole_export_is_refused_and_nothing_is_made() {
     let reordered: Value = serde_json::from_str(document).unwrap();
     two.imports(&serde_json::to_string_pretty(&reordered).unwrap()).with(0);
     assert_eq!(ls(&two).len(), 1);
-    let done = two.there(&["import", "/nowhere.json"]).with(1);
+    let done = two.there(&["import", "/nowhere.json"]).with(2);
     assert!(done.stderr.contains("/nowhere.json cannot be read"), "{}", done.stderr);
     assert_eq!(two.there(&["import", "."]).code, Some(2));
     let memory = ["--db", "memory:", "import", "tree.json"];

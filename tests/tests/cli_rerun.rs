@@ -226,7 +226,7 @@ fn what_cannot_be_run_again_says_why_and_what_to_do() {
             "error: {child} is a child, and only a root can be run again\nits root: {program} rerun {old}\n"
         )
     );
-    assert!(said(&["ses_none"], 1).contains("no session `ses_none`"));
+    assert!(said(&["ses_none"], 2).contains("no session `ses_none`"));
     assert!(said(&[&old, "--dir", "nowhere"], 2).contains("--dir nowhere"));
     assert!(said(&[&old, "--current", "--manifest", "x"], 2).contains("cannot be used with"));
 
@@ -343,4 +343,19 @@ fn inside_a_session_it_is_refused() {
     world.pool("agents: {a: {type: command, command: [sh, -c, 'offspring rerun latest || echo $?']}}\n");
     let done = world.run("a", "x", &["--quiet"]).with(0);
     assert_eq!(done.stdout, "2\n");
+}
+
+#[test]
+fn of_a_root_that_was_cancelled_it_is_not_said_that_something_failed() {
+    let world = World::new();
+    world.pool("agents:\n  slow: {type: command, command: [sh, -c, 'sleep @SLEEP@; true']}\n");
+    let run = world.start("slow", "x", &["--quiet"]);
+    world.until_sleepers(1);
+    run.send(Signal::INT);
+    let done = run.finish().with(130);
+    let looked = world.offspring(&["tree"]).with(0);
+    for stderr in [done.stderr, looked.stderr] {
+        assert!(stderr.contains("run what did not complete with: "), "{stderr}");
+        assert!(!stderr.contains("what failed"), "{stderr}");
+    }
 }

@@ -124,7 +124,7 @@ fn no_byte_of_what_was_deleted_is_left_in_the_file_its_log_or_its_index_while_an
     assert!(size() < large - 2_000_000, "{large} {}", size());
     for root in &deleted {
         assert!(done.stdout.contains(&format!("deleted {root}  ")), "{}", done.stdout);
-        world.offspring(&["show", root]).with(1);
+        world.offspring(&["show", root]).with(2);
     }
     assert!(
         done.stdout.lines().last().unwrap().starts_with("15 sessions deleted; the store went from "),
@@ -181,9 +181,9 @@ fn only_what_is_named_is_deleted() {
     for (named, code, says) in [
         (&["rm"][..], 2, "required"),
         (&["rm", "latest"], 2, other.as_str()),
-        (&["rm", "ses_nobody"], 1, "no session `ses_nobody`"),
+        (&["rm", "ses_nobody"], 2, "no session `ses_nobody`"),
         (&["rm", "ses_"], 2, "is the beginning of 4 ids"),
-        (&["rm", root.as_str(), "ses_nobody"], 1, "no session `ses_nobody`"),
+        (&["rm", root.as_str(), "ses_nobody"], 2, "no session `ses_nobody`"),
     ] {
         let refused = world.offspring(named).with(code);
         assert!(refused.stderr.contains(says) && refused.stderr.lines().count() <= 6, "{refused:?}");
@@ -225,7 +225,7 @@ fn a_reader_in_the_way_is_said_and_what_is_left_goes_once_it_has_ended() {
     assert_eq!(rows(), 4, "what it reads stays one state");
     assert!(!found(&world, &[marker]).is_empty());
     drop(reader);
-    world.offspring(&["show", &root]).with(1);
+    world.offspring(&["show", &root]).with(2);
     world.offspring(&["prune", "--reclaim"]).with(0);
     assert_eq!(found(&world, &[marker]), HashSet::new());
     assert_eq!(world.json(&["ls", "--json"]).as_array().unwrap().len(), 1);
@@ -260,7 +260,7 @@ fn nobody_reads_and_nothing_is_said_in_vain() {
     let status = command.stderr(Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(0));
     until("the end of the session", Duration::from_secs(5), || {
-        (world.offspring(&["show", &root]).code == Some(1)).then_some(())
+        (world.offspring(&["show", &root]).code == Some(2)).then_some(())
     });
     // Without any store there is nothing to delete.
     let mut bare = world.bare();

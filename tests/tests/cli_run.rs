@@ -430,3 +430,30 @@ fn a_store_of_a_newer_program_or_of_something_else_is_refused_and_left_alone() {
     assert!(done.stderr.contains("other.db"), "{}", done.stderr);
     assert!(fs::read_to_string(other).unwrap().starts_with("this is a diary"));
 }
+
+#[test]
+fn a_pool_without_an_entry_runs_the_node_that_is_named() {
+    let world = World::new();
+    world.pool("agents:\n  a: {type: command, command: [cat]}\n  b: {type: command, command: [cat]}\n");
+    assert_eq!(world.run("b", "hello", &["--quiet"]).with(0).stdout, "hello\n");
+    let path = world.path("pool/pool.yaml");
+    let done = world.offspring(&["run", path.to_str().unwrap(), "x"]).with(2);
+    assert!(done.stderr.contains("add --node NAME; there are: a, b"), "{done:?}");
+    let checked = world.offspring(&["check", path.to_str().unwrap()]).with(0);
+    assert!(checked.stdout.contains("entry     none"), "{checked:?}");
+}
+
+#[test]
+fn a_duration_is_the_same_in_the_summary_the_tree_and_the_list() {
+    let world = World::new();
+    world.pool("agents:\n  a: {type: command, command: [sh, -c, 'sleep 0.2']}\n");
+    let done = world.run("a", "x", &["--quiet"]).with(0);
+    let ms = world.tree("latest")[0]["duration_ms"].as_u64().unwrap();
+    assert!((200..1_000).contains(&ms), "{ms}");
+    let shown = format!("{ms} ms");
+    assert!(done.stderr.contains(&format!(", {shown}, stored in")), "{shown} is not in {}", done.stderr);
+    for command in ["tree", "ls"] {
+        let text = world.offspring(&[command]).with(0).stdout;
+        assert!(text.contains(&shown), "{shown} is not in {text}");
+    }
+}

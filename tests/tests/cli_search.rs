@@ -51,7 +51,14 @@ fn it_says_with_its_exit_code_whether_something_was_found() {
     let code = |arguments: &[&str]| world.offspring(&[&["search"], arguments].concat()).code;
     assert_eq!(code(&["hay"]), Some(0));
     let nothing = world.offspring(&["search", "no such thing"]).with(1);
-    assert!(nothing.stdout.is_empty() && nothing.stderr.is_empty(), "{nothing:?}");
+    assert!(nothing.stdout.is_empty(), "{nothing:?}");
+    assert!(nothing.stderr.starts_with("`no such thing` was not said in "), "{nothing:?}");
+    let for_programs = world.offspring(&["search", "no such thing", "--json"]).with(1);
+    assert!(for_programs.stdout.is_empty() && for_programs.stderr.is_empty(), "{for_programs:?}");
+    for command in [&["search", "hay", "-n", "0"][..], &["ls", "-n", "0"]] {
+        let done = world.offspring(command).with(2);
+        assert!(done.stderr.contains("it is 0, and nothing would be shown"), "{done:?}");
+    }
     assert_eq!(code(&["needle", "--case-sensitive"]), Some(0));
     assert_eq!(code(&["NeEdLe", "-s"]), Some(1));
     assert_eq!(code(&["NeEdLe"]), Some(0));
@@ -60,7 +67,7 @@ fn it_says_with_its_exit_code_whether_something_was_found() {
     assert_eq!(code(&["not there", "--session", "latest"]), Some(0));
     assert_eq!(code(&[""]), Some(2));
     assert_eq!(code(&["two\nlines"]), Some(2));
-    assert_eq!(code(&["x", "--session", "ses_none"]), Some(1));
+    assert_eq!(code(&["x", "--session", "ses_none"]), Some(2));
     // A pattern is a text like any other.
     assert_eq!(code(&["ne.dle"]), Some(1));
 }

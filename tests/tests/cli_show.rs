@@ -40,5 +40,5 @@ fn row_and_transcript_of_a_session_are_shown() {
     {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
-    assert_eq!(world.offspring(&["show", "ses_none"]).code, Some(1));
+    assert_eq!(world.offspring(&["show", "ses_none"]).code, Some(2));
 }

@@ -71,7 +71,7 @@ fn a_session_is_named_by_id_prefix_or_latest() {
     assert_eq!(world.tree(prefix.strip_prefix("ses_").unwrap())[0]["id"], mid);
     let done = world.offspring(&["tree", "ses_"]).with(2);
     assert!(done.stderr.contains("beginning of 5 ids") && done.stderr.contains(id(0)), "{}", done.stderr);
-    let done = world.offspring(&["tree", "nothing\u{1b}[31m"]).with(1);
+    let done = world.offspring(&["tree", "nothing\u{1b}[31m"]).with(2);
     assert!(
         done.stderr.contains("no session `nothing") && !done.stderr.contains('\u{1b}'),
         "{}",

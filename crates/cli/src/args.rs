@@ -18,7 +18,8 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
         offspring run first/pool.yaml \"to be or not to be\"\n  \
         offspring tree latest\n  \
         offspring watch latest --json\n\n\
-        Exit codes: 0 completed, 1 the root failed, 2 wrong use, 130 interrupted (143 SIGTERM, 129 SIGHUP)."
+        Exit codes: 0 completed, 1 the root failed, 2 wrong use, 130 interrupted (143 SIGTERM, 129 SIGHUP). \
+        Each of them: docs/reference.md, \"Exit codes\"."
 )]
 pub(crate) struct Arguments {
     /// The store: a SQLite file, or `memory:` for none. Default: OFFSPRING_DB, else sessions.db in

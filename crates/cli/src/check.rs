@@ -141,7 +141,11 @@ impl<'m> Found<'m> {
         let Self { manifest, .. } = self;
         let path = manifest.path().display();
         let mut text = format!(
-            "{path}: nothing is wrong: {}, {}\n",
+            "{path}: {}: {}, {}\n",
+            match self.notes.len() {
+                0 => "nothing is wrong".to_owned(),
+                notes => format!("it can be run, with {}", counted(notes, "note", "notes")),
+            },
             counted(manifest.agents().len(), "agent", "agents"),
             counted(manifest.teams().len(), "team", "teams")
         );
@@ -153,7 +157,7 @@ impl<'m> Found<'m> {
         if let Some(description) = manifest.description() {
             row("", description);
         }
-        row("entry", manifest.entry().as_str());
+        row("entry", manifest.entry().map_or("none; a run names a node with --node", |entry| entry.as_str()));
         let workers = names(manifest.workers());
         if !workers.is_empty() {
             row("workers", &workers.join(", "));

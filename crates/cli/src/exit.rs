@@ -18,12 +18,14 @@ pub(crate) const TABLE: &[(u8, &str)] = &[
     (DONE, "it worked; for `run`, `rerun` and `task`: the session completed, whatever its children did"),
     (
         FAILED,
-        "it did not work: the root or the child failed, was cancelled by somebody else or refused; the store \
-         cannot be used; `search` found nothing; `doctor` found something that has to be mended",
+        "it did not work, although it was asked for in a right way: the root or the child failed, was cancelled by \
+         somebody else or refused; the store cannot be used or is empty; a document cannot be imported; `search` found \
+         nothing; `doctor` found something that has to be mended",
     ),
     (
         USAGE,
-        "wrong use: a flag, a node or a session that is not there, a manifest with a mistake; nothing was made",
+        "wrong use: what the command line names is not there (a flag, a file, a node, a session), can mean more than \
+         one, or is in the way (nothing is overwritten), or the manifest has a mistake; nothing was made",
     ),
     (HUNG_UP, "ended by SIGHUP: the terminal was closed; what ran was cancelled"),
     (INTERRUPTED, "ended by Ctrl-C (SIGINT); what ran was cancelled"),

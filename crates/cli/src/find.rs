@@ -42,7 +42,7 @@ pub(crate) async fn session(manager: &SessionManager, meant: &str) -> Result<Ses
     match found.len() {
         0 => {
             let meant = closest(meant, [LATEST].into_iter()).map(|word| format!("; did you mean `{word}`?"));
-            Err(Failure::new(format!(
+            Err(Failure::usage(format!(
                 "there is no session `{shown}` in {store}{}\n\
                  `offspring ls` lists the roots, `offspring tree ID` what is below one",
                 meant.unwrap_or_default()

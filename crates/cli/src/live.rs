@@ -12,7 +12,7 @@ use std::{
 };
 
 use offspring_protocol::{SessionId, SessionInfo};
-use offspring_sessions::{QueueLimits, Scope, SessionManager, StoreError, Subscription};
+use offspring_sessions::{QueueLimits, Scope, SessionManager, SessionRecord, StoreError, Subscription, ids};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use crate::{
+    look,
     paint::{self, Painted},
     screen::{Screen, Size},
     text::{for_stderr, tell},
@@ -72,7 +73,7 @@ impl Live {
         quiet: bool,
     ) -> Self {
         let mut tree = Tree::default();
-        tree.add(root);
+        tree.add(root, ids::now());
         let tree = Arc::new(Mutex::new(tree));
         let (stop, stopped) = watch::channel(false);
         let can_redraw = io::stderr().is_terminal() && !paint::is_dumb();
@@ -125,8 +126,9 @@ impl Drop for Live {
 
 impl Seen {
     /// The whole tree once more, on a terminal: elsewhere its lines were printed as they came.
-    pub(crate) fn print_tree(&self) {
+    pub(crate) fn print_tree(&self, records: &[SessionRecord]) {
         if self.on_terminal {
+            lock(&self.tree).settle(records);
             let width = Size::of_stderr().width();
             for line in lock(&self.tree).lines(AT_THE_END, width) {
                 tell_painted(&line);
@@ -202,7 +204,9 @@ impl View {
     /// Takes the states of all sessions from the store.
     async fn catch_up(&self, print: bool) -> Result<(), StoreError> {
         for record in self.manager.subtree(&self.root).await? {
-            let Some(state) = record.run_state() else { continue };
+            let Some(run) = &record.last_run else { continue };
+            let (state, opened) = (run.state, run.opened_at);
+            let took = state.outcome().and_then(|_| look::wall(&record));
             let data = record.data;
             let info = SessionInfo {
                 path: [data.id.clone()].into(),
@@ -214,7 +218,7 @@ impl View {
                 agent_type: data.agent_type,
                 source_type: data.source_type,
             };
-            let change = lock(&self.tree).correct(&Arc::new(info), state);
+            let change = lock(&self.tree).correct(&Arc::new(info), state, opened, took);
             if let (Some(change), true) = (change, print) {
                 tell_painted(&change);
             }

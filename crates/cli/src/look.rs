@@ -81,7 +81,8 @@ pub(crate) fn taken_from(record: &SessionRecord) -> Option<&str> {
     record.data.metadata.get(TAKEN_FROM).map(String::as_str)
 }
 
-/// How long the last run took, or has taken so far.
+/// How long the last run took, or has taken so far: from when it was opened, so that waiting for its turn counts. The
+/// live line, `tree`, `ls` and the summary all say this.
 pub(crate) fn wall(record: &SessionRecord) -> Option<Duration> {
     let run = record.last_run.as_ref()?;
     Some(Duration::from_millis(run.ended_at.unwrap_or_else(ids::now).since_ms(run.opened_at)))

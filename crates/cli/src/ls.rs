@@ -1,6 +1,6 @@
 //! `offspring ls`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{num::NonZeroUsize, path::PathBuf, process::ExitCode};
 
 use crate::{
     failure::Failure,
@@ -15,8 +15,8 @@ use clap::Args;
 #[command(after_help = "Example:\n  offspring ls --json | jq -r '.[0].id'")]
 pub(crate) struct Ls {
     /// At most so many.
-    #[arg(long, short = 'n', default_value_t = 20)]
-    pub(crate) limit: usize,
+    #[arg(long, short = 'n', default_value = "20")]
+    pub(crate) limit: NonZeroUsize,
     /// One JSON array.
     #[arg(long)]
     pub(crate) json: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Ls {
 
 pub(crate) async fn ls(db: Option<PathBuf>, args: &Ls) -> Result<ExitCode, Failure> {
     let (manager, _) = store::manager(db).await?;
-    let roots = manager.roots(args.limit).await?;
+    let roots = manager.roots(args.limit.get()).await?;
     if args.json {
         let rows: Vec<SessionJson<'_>> = roots.iter().map(SessionJson::from).collect();
         return finish_json(&rows);

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Instant,
 };
 
 use clap::Args;
@@ -54,7 +53,6 @@ pub(crate) struct Rerun {
 
 pub(crate) async fn rerun(db: Option<PathBuf>, args: Rerun) -> Result<ExitCode, Failure> {
     run::refuse_inside(args.shown.new_root)?;
-    let started = Instant::now();
     let (manager, place) = store::manager(db).await?;
     let old = find::session(&manager, &args.session).await?.data;
     if old.root_id != old.id {
@@ -76,15 +74,14 @@ pub(crate) async fn rerun(db: Option<PathBuf>, args: Rerun) -> Result<ExitCode, 
     let source = Source::choose(args.manifest, args.current);
     let manifest = source.manifest(&old.id, &origin)?;
     let dir = directory(args.dir.as_deref(), &old.id, &origin)?;
-    run::check(&manifest, Some(&origin.node), &origin.prompt)
+    run::check(&manifest, &origin.node, &origin.prompt)
         .map_err(|failure| source.explain(&old.id, failure))?;
     for note in source.notes(&old.id, &origin) {
         tell(&format!("note: {}", plain(&note)));
     }
     let again = Again { of: old.id, store: Arc::clone(manager.store()), recall };
-    let (node, prompt) = (Some(origin.node), origin.prompt);
-    run::carry_out(Job { manifest, node, prompt, dir, place, shown: args.shown, started, again: Some(again) })
-        .await
+    let (node, prompt) = (origin.node, origin.prompt);
+    run::carry_out(Job { manifest, node, prompt, dir, place, shown: args.shown, again: Some(again) }).await
 }
 
 /// What runs again what did not complete of a tree that is at rest, when that can be done; for whoever looks at it.
@@ -100,18 +97,22 @@ pub(crate) async fn hint(
     let states = || records.iter().filter_map(SessionRecord::run_state);
     // What a completed run cancelled it meant to cancel.
     let fine = |state| matches!(state, RunState::Ended(Outcome::Completed | Outcome::Cancelled));
-    let failed = records.first().and_then(SessionRecord::run_state)
-        != Some(RunState::Ended(Outcome::Completed))
-        || !states().all(fine);
+    let outcome = records.first().and_then(SessionRecord::run_state).and_then(RunState::outcome);
+    let failed = outcome != Some(Outcome::Completed) || !states().all(fine);
     if !failed || states().any(RunState::is_open) || manager.origin(&top.id).await?.is_none() {
         return Ok(None);
     }
-    Ok(Some(command(&program_on(place), &top.id)))
+    Ok(Some(command(&program_on(place), &top.id, outcome.unwrap_or(Outcome::Interrupted))))
 }
 
-/// `run again what failed with: offspring rerun ses_01 --failed`.
-pub(crate) fn command(program: &str, root: &SessionId) -> String {
-    format!("run again what failed with: {program} rerun {root} --failed")
+/// `run again what failed with: offspring rerun ses_01 --failed`; of a root that somebody cancelled nothing need have
+/// failed.
+pub(crate) fn command(program: &str, root: &SessionId, outcome: Outcome) -> String {
+    let what = match outcome {
+        Outcome::Cancelled => "run what did not complete",
+        Outcome::Completed | Outcome::Failed | Outcome::Interrupted => "run again what failed",
+    };
+    format!("{what} with: {program} rerun {root} --failed")
 }
 
 /// What is taken from the old tree, if anything has to be run at all.

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use clap::Args;
@@ -77,14 +77,13 @@ const SAYING: Duration = Duration::from_millis(200);
 /// What is run, once everything that can be known before is known.
 pub(crate) struct Job {
     pub(crate) manifest: Manifest,
-    /// Instead of the manifest's entry.
-    pub(crate) node: Option<NodeName>,
+    /// The node to run.
+    pub(crate) node: NodeName,
     pub(crate) prompt: String,
     /// The directory to work in, absolute.
     pub(crate) dir: String,
     pub(crate) place: Place,
     pub(crate) shown: Shown,
-    pub(crate) started: Instant,
     pub(crate) again: Option<Again>,
 }
 
@@ -99,7 +98,6 @@ pub(crate) struct Again {
 
 pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Failure> {
     refuse_inside(args.shown.new_root)?;
-    let started = Instant::now();
     load::refuse_swapped(&args.manifest, args.prompt.prompt.as_deref())?;
     let manifest = load::manifest(&args.manifest)?;
     let dir = directory(args.dir.as_deref())?;
@@ -114,9 +112,10 @@ pub(crate) async fn run(db: Option<PathBuf>, args: Run) -> Result<ExitCode, Fail
     }
     let max = manifest.limits().max_prompt_bytes;
     let prompt = args.prompt.read(&MaxPrompt { bytes: max, set_by: "limits.max_prompt_bytes" })?;
-    check(&manifest, node.as_ref(), &prompt)?;
+    let node = asked(&manifest, node.as_ref())?.clone();
+    check(&manifest, &node, &prompt)?;
     let place = Place::choose(db, of_manifest(&manifest))?;
-    carry_out(Job { manifest, node, prompt, dir, place, shown: args.shown, started, again: None }).await
+    carry_out(Job { manifest, node, prompt, dir, place, shown: args.shown, again: None }).await
 }
 
 /// A tree of its own is not started from inside a session by mistake.
@@ -132,7 +131,7 @@ pub(crate) fn refuse_inside(new_root: bool) -> Result<(), Failure> {
 
 /// Runs a root to its end: shows its tree, hears signals, prints its answer and the line at the end.
 pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
-    let Job { manifest, node, prompt, dir, place, shown: Shown { json, quiet, .. }, started, again } = job;
+    let Job { manifest, node, prompt, dir, place, shown: Shown { json, quiet, .. }, again } = job;
     let mut signals = Signals::listen()?;
     let (pool, kill_switch) = tokio::select! {
         opened = open(&manifest, &place, again.as_ref()) => opened?,
@@ -144,7 +143,7 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
     // Subscribed before anything happens.
     let heard = live::hear(pool.manager());
     let (rerun_of, recall) = again.map(|again| (again.of, again.recall)).unzip();
-    let origin = Origin { rerun_of, ..origin(&manifest, node.as_ref(), &prompt, &dir) };
+    let origin = Origin { rerun_of, ..origin(&manifest, &node, &prompt, &dir) };
     let options = RootOptions {
         cwd: Some(dir),
         origin: Some(origin),
@@ -152,7 +151,7 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
         ..RootOptions::default()
     };
     let RootRun { session, result, .. } = tokio::select! {
-        begun = pool.run(node.as_ref(), prompt.into(), options) => begun.map_err(|error| match error {
+        begun = pool.run(Some(&node), prompt.into(), options) => begun.map_err(|error| match error {
             PromptError::Refused(refused) => Failure::new(refused),
             usage => Failure::usage(usage),
         })?,
@@ -190,13 +189,14 @@ pub(crate) async fn carry_out(job: Job) -> Result<ExitCode, Failure> {
         None => print_answer(&result.answer),
     };
     let stored = (&place, pool.manager().store().info().to_string());
-    let mut summary = Summary::new(&records?, &session.id, &result, first_failed, started.elapsed(), stored);
+    let records = records?;
+    let mut summary = Summary::new(&records, &session.id, &result, first_failed, stored);
     if place.identity() != stored_in {
         summary.is_lost();
     }
     pool.close().await?;
     if !quiet {
-        seen.print_tree();
+        seen.print_tree(&records);
     }
     summary.print();
     match answered {
@@ -228,13 +228,29 @@ pub(crate) fn directory(named: Option<&Path>) -> Result<String, Failure> {
     found.into_os_string().into_string().map_err(not_text)
 }
 
+/// The node that is run: the one that is named, else the manifest's entry.
+pub(crate) fn asked<'a>(manifest: &'a Manifest, node: Option<&'a NodeName>) -> Result<&'a NodeName, Failure> {
+    const LISTED: usize = 8;
+    node.or(manifest.entry()).ok_or_else(|| {
+        let mut names: Vec<&str> = manifest.node_names().take(LISTED).map(NodeName::as_str).collect();
+        if manifest.node_names().nth(LISTED).is_some() {
+            names.push("…");
+        }
+        Failure::usage(format!(
+            "{}: it has several nodes and no `entry`, so a run has to name one\nadd --node NAME; there are: {}",
+            manifest.path().display(),
+            names.join(", ")
+        ))
+    })
+}
+
 /// What the root is started with, so that it can be started again.
-fn origin(manifest: &Manifest, node: Option<&NodeName>, prompt: &str, dir: &str) -> Origin {
+fn origin(manifest: &Manifest, node: &NodeName, prompt: &str, dir: &str) -> Origin {
     let path = std::path::absolute(manifest.path()).ok();
     Origin {
         manifest: manifest.text().to_owned(),
         manifest_path: path.and_then(|path| path.into_os_string().into_string().ok()),
-        node: node.unwrap_or(manifest.entry()).clone(),
+        node: node.clone(),
         prompt: prompt.to_owned(),
         cwd: Some(dir.to_owned()),
         program_version: VERSION.to_owned(),
@@ -250,13 +266,13 @@ pub(crate) fn of_manifest(manifest: &Manifest) -> Option<Place> {
 }
 
 /// Whatever can be known before anything is made: programs, the node, the length of the prompt.
-pub(crate) fn check(manifest: &Manifest, node: Option<&NodeName>, prompt: &str) -> Result<(), Failure> {
+pub(crate) fn check(manifest: &Manifest, node: &NodeName, prompt: &str) -> Result<(), Failure> {
     let known = Delegator::detached();
     let factory = CommandFactory::new(std::env::current_exe()?, None, None);
     for node in Registry::default().with(factory).build(manifest, &known)? {
         known.add(node);
     }
-    let asked = known.node(node.unwrap_or(manifest.entry()));
+    let asked = known.node(node);
     // Nodes hold what knows them.
     known.clear();
     let in_manifest =

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashSet, VecDeque},
     io::{self, IsTerminal},
+    num::NonZeroUsize,
     path::PathBuf,
     process::ExitCode,
 };
@@ -32,7 +33,10 @@ use listener::{Hit, Listener, Wanted};
     offspring search TODO --case-sensitive --session latest\n  \
     offspring search timeout --json | jq -r .session\n\n\
     Searched are prompts, answers, reasoning, tool calls, lines of stderr and errors, the newest first. A text that an \
-    agent printed in pieces is found across them. Letters count as the same in either case, by Unicode's simple case \
+    agent printed in pieces is found across them. A line of the answer: the session, its node, the number and time of \
+    the event, then the line of text with a mark in front as in `offspring show`: `> ` a prompt, nothing an answer, \
+    `(thinking) `, `~ ` a tool call, `2> ` stderr, `error: `, `* ` a note. At a terminal the text that was found is \
+    coloured. Letters count as the same in either case, by Unicode's simple case \
     folding (ς is Σ, K is the Kelvin sign, ß is not ss); accents count.\n\n\
     Exit codes: 0 something was found, 1 nothing was, or it did not work.")]
 pub(crate) struct Search {
@@ -42,8 +46,8 @@ pub(crate) struct Search {
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     /// At most so many lines.
-    #[arg(long, short = 'n', default_value_t = 50)]
-    pub(crate) limit: usize,
+    #[arg(long, short = 'n', default_value = "50")]
+    pub(crate) limit: NonZeroUsize,
     /// Tell capital letters from small ones.
     #[arg(long, short = 's')]
     pub(crate) case_sensitive: bool,
@@ -70,7 +74,8 @@ struct HitJson<'a> {
 pub(crate) async fn search(db: Option<PathBuf>, args: &Search) -> Result<ExitCode, Failure> {
     let wanted = Wanted::new(&args.text, args.case_sensitive).map_err(Failure::usage)?;
     let (manager, _) = store::manager(db).await?;
-    let mut left = args.limit;
+    let limit = args.limit.get();
+    let mut left = limit;
     let mut more = false;
     let (trees, only) = match &args.session {
         None => (manager.roots(usize::MAX).await?, None),
@@ -98,9 +103,25 @@ pub(crate) async fn search(db: Option<PathBuf>, args: &Search) -> Result<ExitCod
         }
     }
     if more {
-        tell(&format!("there is more; -n {} shows more of it", args.limit.max(1).saturating_mul(10)));
+        tell(&format!("there is more; -n {} shows more of it", limit.saturating_mul(10)));
     }
-    Ok(if left < args.limit || args.limit == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+    if left < limit {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.json {
+        let place = manager.store().info();
+        tell(&format!(
+            "`{}` was not said in {}",
+            plain(&args.text),
+            plain(
+                &args
+                    .session
+                    .as_ref()
+                    .map_or_else(|| place.to_string(), |meant| format!("{meant} ({place})"))
+            )
+        ));
+    }
+    Ok(ExitCode::from(exit::FAILED))
 }
 
 /// The newest hits of a tree, newest first, and whether there were more.

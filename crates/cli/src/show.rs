@@ -19,7 +19,12 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  offspring show latest")]
+#[command(after_help = "Example:\n  offspring show latest\n\n\
+    The first line says how the session stands, the block below it what its row holds, the rest what was said. Marks in \
+    front of a line: `> ` what it was asked, `2> ` a line it wrote to stderr, `+ ` a child it started (node, how it was \
+    delegated to, id, what for), `~ ` a tool it called or the call that failed, `✗ ` what went wrong, `⊘ ` it was \
+    cancelled, `? ` a permission it asked for, `* ` a note or an event of a later version; no mark: its answer. \
+    `(late)`: it came after the end of the run.")]
 pub(crate) struct Show {
     /// A session: its id, the beginning of its id, or `latest`.
     #[arg(default_value = "latest")]

@@ -136,7 +136,6 @@ impl Summary {
         root: &SessionId,
         result: &RootResult,
         first_failed: Option<FirstFailed>,
-        wall: Duration,
         (place, stored): (&Place, String),
     ) -> Self {
         let count = |outcomes: &[Outcome]| {
@@ -155,7 +154,7 @@ impl Summary {
                 .first()
                 .and_then(|record| record.rerun_of.clone())
                 .map(|old| (records.iter().filter(|record| look::taken_from(record).is_some()).count(), old)),
-            wall,
+            wall: records.first().and_then(look::wall).unwrap_or_default(),
             stored,
             first_failed,
             program: place.file().map(|_| program_on(place)),
@@ -196,7 +195,7 @@ impl Summary {
         let again = self.outcome != Outcome::Completed || self.failures > 0;
         if let (Some(program), true) = (&self.program, again) {
             let indent = if self.first_failed.is_some() { "  " } else { "" };
-            lines.push(format!("{indent}{}", rerun::command(program, &self.root)));
+            lines.push(format!("{indent}{}", rerun::command(program, &self.root, self.outcome)));
         }
         let Self { depth, failures, stored, .. } = self;
         let wall = duration(self.wall);

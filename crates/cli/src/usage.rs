@@ -5,10 +5,11 @@ use clap::{CommandFactory, error::ErrorKind};
 use crate::args::Arguments;
 
 /// What the parsers of numbers say, in words for people.
-const WORDS: [(&str, &str); 4] = [
+const WORDS: [(&str, &str); 5] = [
     ("invalid digit found in string", "it is no whole number"),
     ("cannot parse integer from empty string", "it is empty"),
     ("number too large to fit in target type", "it is too large"),
+    ("number would be zero for non-zero type", "it is 0, and nothing would be shown"),
     ("number too small to fit in target type", "it is too small"),
 ];
 

@@ -16,7 +16,7 @@
 //! limits: {max_active: 2}
 //! ";
 //! let manifest = Manifest::from_str(text, "pool.yaml".as_ref())?;
-//! assert_eq!(manifest.entry().as_str(), "both");
+//! assert_eq!(manifest.entry().map(|entry| entry.as_str()), Some("both"));
 //! assert_eq!(manifest.limits().max_active, 2);
 //!
 //! let wrong = Manifest::from_str(&text.replace("two]", "tow]"), "pool.yaml".as_ref());

@@ -48,7 +48,7 @@ pub struct Manifest {
     source: Arc<Source>,
     name: PoolId,
     description: Option<String>,
-    entry: NodeName,
+    entry: Option<NodeName>,
     agents: Vec<AgentEntry>,
     teams: Vec<TeamEntry>,
     workers: Vec<WorkerEntry>,
@@ -168,10 +168,16 @@ impl Manifest {
         let unreadable =
             |error: io::Error| of_file(Problem::of_file(format!("cannot be read: {}", reason(&error))));
         let whole_path = absolute(path).map_err(unreadable)?;
-        let file = File::open(path).map_err(unreadable)?;
-        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        // Before it is opened: a named pipe would keep us waiting for somebody who writes.
+        let found = std::fs::metadata(path).map_err(unreadable)?;
+        if found.is_dir() {
             return Err(of_file(Problem::of_file("is a directory").suggest("name the manifest in it")));
         }
+        if !found.is_file() {
+            let hint = "write it into one, because its paths are seen from its directory";
+            return Err(of_file(Problem::of_file("is no regular file").suggest(hint)));
+        }
+        let file = File::open(path).map_err(unreadable)?;
         let mut bytes = Vec::new();
         file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > MAX_MANIFEST_BYTES {
@@ -258,10 +264,11 @@ impl Manifest {
         self.description.as_deref()
     }
 
-    /// The node that a run starts when nobody names one.
+    /// The node that a run starts when nobody names one: the one that is named, or the only one. `None` in a pool of
+    /// several that names none, where each run has to.
     #[must_use]
-    pub fn entry(&self) -> &NodeName {
-        &self.entry
+    pub fn entry(&self) -> Option<&NodeName> {
+        self.entry.as_ref()
     }
 
     /// The agents in the order of the file; at least one.

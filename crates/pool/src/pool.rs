@@ -81,12 +81,12 @@ impl Pool {
         mut options: ManagerOptions,
     ) -> Result<Self, OpenError> {
         options.pool_id.get_or_insert_with(|| manifest.name().clone());
-        options.default_agent.get_or_insert_with(|| manifest.entry().clone());
+        options.default_agent = options.default_agent.or_else(|| manifest.entry().cloned());
         let mut pool = Self::with_limits(SessionManager::new(store, options), manifest.limits().clone());
         for node in registry.build(manifest, &pool.delegator)? {
             pool.delegator.add(node);
         }
-        pool.entry = Some(manifest.entry().clone());
+        pool.entry = manifest.entry().cloned();
         pool.recovered = pool.manager().recover().await?;
         Ok(pool)
     }

@@ -70,7 +70,7 @@ fn a_whole_manifest_says_what_is_written() {
     let manifest = read(WHOLE);
     assert_eq!(manifest.name().as_str(), "a survey");
     assert_eq!(manifest.description(), Some("What is in a repository"));
-    assert_eq!(manifest.entry().as_str(), "coordinator");
+    assert_eq!(manifest.entry().unwrap().as_str(), "coordinator");
     let names: Vec<&str> = manifest.node_names().map(|name| name.as_str()).collect();
     assert_eq!(names, ["coordinator", "history", "sizes", "all", "report", "nobody"]);
 
@@ -165,9 +165,15 @@ fn paths_resolve_against_the_directory_of_the_manifest() {
 }
 
 #[test]
+fn a_pool_of_several_nodes_may_name_no_entry() {
+    let manifest = read("agents: {a: {type: command}, b: {type: command}}\n");
+    assert_eq!(manifest.entry(), None);
+}
+
+#[test]
 fn the_only_node_is_the_entry_and_the_file_names_the_pool() {
     let manifest = read("agents: {alone: {type: command}}");
-    assert_eq!(manifest.entry().as_str(), "alone");
+    assert_eq!(manifest.entry().unwrap().as_str(), "alone");
     assert_eq!(manifest.name().as_str(), "survey");
 }
 
@@ -358,7 +364,9 @@ fn judge(text: &str) -> Result<(), TestCaseError> {
     match Manifest::from_str(text, Path::new("p.yaml")) {
         Ok(manifest) => {
             prop_assert!(!manifest.agents().is_empty());
-            prop_assert!(manifest.node_names().any(|name| name == manifest.entry()));
+            prop_assert!(
+                manifest.entry().is_none_or(|entry| manifest.node_names().any(|name| name == entry))
+            );
             for agent in manifest.agents() {
                 let _ = agent.settings.parse::<Program>();
             }

@@ -126,10 +126,6 @@ const CASES: &[(&str, &str)] = &[
          survey.yaml:2:36: `max_queued` is 0, and nothing could run; say 1 or more, or leave it out for the default",
     ),
     (
-        "agents: {a: {type: command}, b: {type: command}}\n",
-        "survey.yaml:1:1: `entry` is missing: the pool has several nodes; name the one that a run starts: `a`, `b`",
-    ),
-    (
         "agents: {coordinator: {type: command}}\n\
          entry: cordinator\n",
         "survey.yaml:2:8: entry `cordinator` is no agent and no team of this pool; did you mean `coordinator`?",

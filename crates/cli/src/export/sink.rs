@@ -175,7 +175,7 @@ impl Sink {
 }
 
 fn exists(path: &Path) -> Failure {
-    Failure::new(format!("{} exists; add --force to replace it, or name another file", path.display()))
+    Failure::usage(format!("{} exists; add --force to replace it, or name another file", path.display()))
 }
 
 fn unwritable(path: &Path) -> impl Fn(io::Error) -> Failure {

@@ -10,7 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{failure::Failure, text::plain};
+use crate::{
+    failure::{Failure, reason},
+    text::plain,
+};
 
 /// Bytes that are read at once.
 const BUFFER: usize = 256 << 10;
@@ -31,7 +34,9 @@ impl Source {
         } else {
             let name = plain(&path.to_string_lossy()).into_owned();
             let unreadable = |error: io::Error| Failure::new(format!("{name} cannot be read: {error}"));
-            let mut file = File::open(path).map_err(unreadable)?;
+            let missing =
+                |error: io::Error| Failure::usage(format!("{name} cannot be read: {}", reason(&error)));
+            let mut file = File::open(path).map_err(missing)?;
             let about = file.metadata().map_err(unreadable)?;
             if about.is_dir() {
                 return Err(Failure::usage(format!("{name} is a directory; name the file in it")));

@@ -1,19 +1,15 @@
 //! What the live tree knows of each session, and which rows of it there is room for.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use offspring_delegation::recall::TAKEN_FROM;
-use offspring_protocol::{Envelope, Event, Outcome, RunState, SessionId, SessionInfo};
-use offspring_sessions::Silence;
+use offspring_protocol::{Envelope, Event, Outcome, RunState, SessionId, SessionInfo, Timestamp};
+use offspring_sessions::{SessionRecord, Silence, ids};
 
 use crate::{
     cells::{fit, tail, width},
     charset::glyphs,
-    look::branches,
+    look::{branches, wall},
     paint::{Painted, Style},
     silence,
     text::{duration, plain, sign, word},
@@ -38,7 +34,8 @@ pub(super) struct Tree {
 struct Row {
     info: Arc<SessionInfo>,
     state: RunState,
-    since: Instant,
+    /// When its last run was opened: as in every other place, waiting for its turn counts.
+    since: Timestamp,
     took: Option<Duration>,
     last: String,
     /// Whether it only says again what another session said: then `last` tells which.
@@ -48,7 +45,8 @@ struct Row {
 }
 
 impl Tree {
-    pub(super) fn add(&mut self, info: &Arc<SessionInfo>) -> usize {
+    /// A session that was not there before `since`.
+    pub(super) fn add(&mut self, info: &Arc<SessionInfo>, since: Timestamp) -> usize {
         if let Some(place) = self.places.get(&info.id) {
             return *place;
         }
@@ -58,7 +56,7 @@ impl Tree {
         self.rows.push(Row {
             info: Arc::clone(info),
             state: RunState::Pending,
-            since: Instant::now(),
+            since,
             took: None,
             last: String::new(),
             is_taken: false,
@@ -82,15 +80,31 @@ impl Tree {
     }
 
     /// What a session's state is, whatever was heard of it; gives the line when that is news.
-    pub(super) fn correct(&mut self, info: &Arc<SessionInfo>, state: RunState) -> Option<Painted> {
-        let place = self.add(info);
+    pub(super) fn correct(
+        &mut self,
+        info: &Arc<SessionInfo>,
+        state: RunState,
+        opened: Timestamp,
+        took: Option<Duration>,
+    ) -> Option<Painted> {
+        let place = self.add(info, opened);
         let row = &mut self.rows[place];
+        row.since = opened;
         if row.state == state {
             return None;
         }
         row.state = state;
-        row.took = state.outcome().map(|_| row.since.elapsed());
+        row.took = took;
         Some(row.report())
+    }
+
+    /// What is stored of each run: how long it took is the same wherever it is shown.
+    pub(super) fn settle(&mut self, records: &[SessionRecord]) {
+        for record in records {
+            if let (Some(place), Some(took)) = (self.places.get(&record.data.id), wall(record)) {
+                self.rows[*place].took = Some(took);
+            }
+        }
     }
 
     /// Takes what happened; gives the line for whoever reads lines, when there is one.
@@ -107,21 +121,25 @@ impl Tree {
                 agent_type: spawn.agent_type.clone(),
                 source_type: Some(spawn.source_type.clone()),
             };
-            let place = self.add(&Arc::new(info));
+            let place = self.add(&Arc::new(info), envelope.at);
             if let Some(from) = spawn.metadata.get(TAKEN_FROM) {
                 let row = &mut self.rows[place];
                 (row.is_taken, row.last) = (true, harmless(&format!("taken from {from}")));
             }
             return None;
         }
-        let place = self.add(&envelope.session);
+        let place = self.add(&envelope.session, envelope.at);
         let row = &mut self.rows[place];
         if envelope.late {
             return None;
         }
         match event {
             Event::RunStarted(_) => {
-                (row.state, row.since, row.took) = (RunState::Running, Instant::now(), None);
+                if row.took.take().is_some() {
+                    // Another run of the same session.
+                    row.since = envelope.at;
+                }
+                row.state = RunState::Running;
                 Some(row.report())
             }
             Event::TextDelta(delta) => row.say(&delta.text),
@@ -136,7 +154,7 @@ impl Tree {
             Event::StatusChanged(status) => {
                 let outcome: Outcome = status.outcome?;
                 row.state = RunState::Ended(outcome);
-                row.took = Some(row.since.elapsed());
+                row.took = Some(between(row.since, envelope.at));
                 Some(row.report())
             }
             _ => None,
@@ -274,7 +292,7 @@ impl Row {
             put(Style::Faint, branch);
         }
         let left_for_name = put(Style::of(state), sign(state)).saturating_sub(1);
-        let took = self.took.unwrap_or_else(|| self.since.elapsed());
+        let took = self.took.unwrap_or_else(|| between(self.since, ids::now()));
         let took =
             if self.state == RunState::Pending { String::new() } else { format!(" {}", duration(took)) };
         let silent = self.silent.as_ref().filter(|_| self.state == RunState::Running);
@@ -288,6 +306,10 @@ impl Row {
         }
         line
     }
+}
+
+fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::from_millis(to.since_ms(from))
 }
 
 /// A line of output for a row: its beginning, and nothing that steers the terminal (W11).

@@ -61,7 +61,7 @@ pub(super) fn manifest(text: &str, source: &Arc<Source>, problems: &mut Vec<Prob
     let file = file?;
     let teams = teams(file.teams, &nodes, problems);
     let workers = workers(file.workers, &nodes, problems);
-    let entry = entry(file.entry, &nodes, root.place, problems);
+    let entry = entry(file.entry, &nodes, problems);
     let name = pool_name(file.name, &source.path, problems);
     let storage_says_nothing = root.entry("storage").is_some_and(|(_, yaml)| yaml.entries().is_empty());
     let storage = file.storage.and_then(|file| storage(file, storage_says_nothing, source, problems));
@@ -361,20 +361,13 @@ fn cycles(edges: &BTreeMap<String, Vec<Located<String>>>, problems: &mut Vec<Pro
 fn entry(
     entry: Option<Located<String>>,
     nodes: &Nodes,
-    place: Place,
     problems: &mut Vec<Problem>,
-) -> Option<NodeName> {
+) -> Option<Option<NodeName>> {
     match (entry, nodes.agents.as_slice(), nodes.teams.as_slice()) {
-        (Some(entry), ..) => nodes.find(&entry, "entry", problems),
-        (None, [only], []) => NodeName::new(only).ok(),
-        // Reported where the agents should be.
-        (None, [], []) => None,
-        (None, ..) => {
-            let message = "`entry` is missing: the pool has several nodes";
-            let hint = suggestion("", "name the one that a run starts", nodes.all());
-            problems.push(Problem::at(place, message).maybe_suggest(hint));
-            None
-        }
+        (Some(entry), ..) => nodes.find(&entry, "entry", problems).map(Some),
+        (None, [only], []) => NodeName::new(only).ok().map(Some),
+        // Whoever runs it has to name one. That there is no agent at all is reported where they should be.
+        (None, ..) => Some(None),
     }
 }
 

@@ -18,7 +18,7 @@ fn tree(names: &[(&str, Option<usize>, RunState, &str)]) -> Tree {
             agent_type: AgentType::Native,
             source_type: None,
         };
-        let place = tree.add(&Arc::new(info));
+        let place = tree.add(&Arc::new(info), ids::now());
         tree.rows[place].state = *state;
         tree.rows[place].took = Some(Duration::from_millis(4_200));
         tree.rows[place].last = (*last).to_owned();
