@@ -53,7 +53,7 @@ impl std::fmt::Debug for Filtered {
 #[derive(Debug)]
 struct State {
     router: Router,
-    targets: HashMap<SubscriptionKey, Target>,
+    targets: HashMap<SubscriptionKey, Target, foldhash::fast::RandomState>,
     activity: Activity,
     /// What matched nothing (T10).
     unmatched: Arc<Queue>,
@@ -104,7 +104,7 @@ impl Hub {
     pub(crate) fn new(limits: Limits) -> Self {
         let state = State {
             router: Router::default(),
-            targets: HashMap::new(),
+            targets: HashMap::default(),
             activity: Activity::default(),
             unmatched: Arc::new(Queue::new(limits.unmatched_items, limits.unmatched_bytes)),
             unmatched_dropped: 0,
