@@ -16,7 +16,6 @@ mod sdk;
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    io::Write as _,
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -38,16 +37,7 @@ const SHRINKING_PLAYS: usize = 300;
 
 /// The python that can import the SDK; `None` where it could not be fetched, which is counted.
 fn python(test: &str) -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("OFFSPRING_DSH_PYTHON") {
-        return Some(named.into());
-    }
-    let skipped = std::env::var("OFFSPRING_SKIP_PEERS").unwrap_or_default();
-    let peer = skipped.split(',').find(|peer| peer.starts_with("dsh"));
-    let peer = peer.expect("run `cargo xtask test`, or name a python with the SDK in OFFSPRING_DSH_PYTHON");
-    let file = std::env::var_os("OFFSPRING_SKIPPED_FILE").expect("where skips are counted");
-    let mut file = std::fs::OpenOptions::new().append(true).open(file).unwrap();
-    writeln!(file, "{peer} {test}").unwrap();
-    None
+    offspring_tests::dsh::peer("OFFSPRING_DSH_PYTHON", test)
 }
 
 /// Both clients, and where the scripts of their streams are put.
