@@ -352,3 +352,20 @@ fn the_shell_of_the_readme_prints_what_it_says() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "6\n");
     assert!(include_str!("../README.md").contains("This prints `6`."));
 }
+
+#[test]
+fn the_python_of_the_readme_is_a_client() {
+    let Some(python) = std::env::var_os("OFFSPRING_DSH_PYTHON") else {
+        // Without that peer there is no python to count on.
+        let skipped = std::env::var("OFFSPRING_SKIP_PEERS").unwrap_or_default();
+        let peer = skipped.split(',').find(|peer| peer.starts_with("dsh"));
+        let peer = peer
+            .unwrap_or_else(|| panic!("run `cargo xtask test`, or name a python in OFFSPRING_DSH_PYTHON"));
+        let file = std::env::var_os("OFFSPRING_SKIPPED_FILE").unwrap();
+        let mut file = std::fs::OpenOptions::new().append(true).open(file).unwrap();
+        return writeln!(file, "{peer} the_python_of_the_readme_is_a_client").unwrap();
+    };
+    let output = Command::new(python).args(["-c", &readme("python")]).env("PATH", path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "of the root\n");
+}
