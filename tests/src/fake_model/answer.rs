@@ -97,7 +97,7 @@ pub fn reply(session: &str, entries: &[Entry], failures: &mut Failures) -> Reply
     for (number, step) in steps.into_iter().enumerate() {
         match &step.act {
             Act::Calls(_) if called > 0 => called -= 1,
-            Act::Fail { times: Some(times), .. } => {
+            Act::Fail { times: Some(times), .. } | Act::Break { times: Some(times), .. } => {
                 let seen = failures.0.entry(format!("{session}\n{number}\n{script}")).or_default();
                 if *seen < *times {
                     *seen += 1;
@@ -143,7 +143,7 @@ fn finished(step: Step, returned: &[&str]) -> Reply {
             said("partial".to_owned(), stop)
         }
         Act::Empty => Message { pieces: Vec::new(), ..said(String::new(), Stop::End) },
-        Act::Break(fault) => {
+        Act::Break { fault, .. } => {
             Message { fault: Some(*fault), ..said("an answer that breaks".to_owned(), Stop::End) }
         }
         Act::Fail { status, retry_after, message, .. } => {

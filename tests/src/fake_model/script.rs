@@ -9,7 +9,7 @@
 //! | `DELEGATE n [option…]` | calls `subagent` with `DELEGATE n-1 [option…]`; `DELEGATE 0` answers `leaf done` |
 //! | `PARALLEL k [DELEGATE n] [option…]` | calls `subagent` k times in one message |
 //! | `HTTP status [xN] [RETRY_AFTER s] [text]` | answers with that status; with `xN` the first N times only |
-//! | `DROP`, `NODONE`, `GARBAGE` | breaks the stream off, ends it without its last event, sends what is no JSON |
+//! | `DROP [xN]`, `NODONE`, `GARBAGE` | breaks the connection off, ends the stream without its last event, sends what is no JSON |
 //! | `FINISH reason` | answers `partial` and stops for that reason (`length`: the token limit) |
 //! | `EMPTY` | answers without any content |
 //! | `WAIT ms` | waits before the next directive's answer |
@@ -56,7 +56,12 @@ pub enum Act {
     /// Nothing at all.
     Empty,
     /// A text whose stream is broken.
-    Break(Fault),
+    Break {
+        /// In this way.
+        fault: Fault,
+        /// How often; always, if none.
+        times: Option<u32>,
+    },
     /// An error of the server.
     Fail {
         /// The HTTP status.
@@ -157,9 +162,9 @@ fn plain(word: &str, rest: &str) -> Option<Act> {
             thoughts: number_after(rest, "REASON").unwrap_or(0),
         },
         "HTTP" => failure(rest),
-        "DROP" => Act::Break(Fault::Drop),
-        "NODONE" => Act::Break(Fault::NoEnd),
-        "GARBAGE" => Act::Break(Fault::Garbage),
+        "DROP" => Act::Break { fault: Fault::Drop, times: times(rest) },
+        "NODONE" => Act::Break { fault: Fault::NoEnd, times: times(rest) },
+        "GARBAGE" => Act::Break { fault: Fault::Garbage, times: times(rest) },
         "FINISH" => Act::Finish(rest.split_whitespace().next().unwrap_or("length").to_owned()),
         "EMPTY" => Act::Empty,
         _ => return None,
@@ -182,13 +187,17 @@ fn failure(rest: &str) -> Act {
             message: format!("HTTP needs a status, not `{rest}`"),
         };
     };
-    let times = words.next_if(|word| word.starts_with('x') && word.len() > 1);
-    let times = times.and_then(|times| times.trim_start_matches('x').parse().ok());
+    let times = words.next_if(|word| times(word).is_some()).and_then(times);
     let retry_after = words.next_if_eq(&"RETRY_AFTER").and_then(|_| words.next());
     let message: Vec<&str> = words.collect();
     let message =
         if message.is_empty() { format!("the model's server says {status}") } else { message.join(" ") };
     Act::Fail { status, times, retry_after: retry_after.and_then(|seconds| seconds.parse().ok()), message }
+}
+
+/// `xN`.
+fn times(word: &str) -> Option<u32> {
+    word.strip_prefix('x')?.parse().ok()
 }
 
 /// What a leaf does before it answers.

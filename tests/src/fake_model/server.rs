@@ -81,7 +81,9 @@ impl FakeModel {
     /// When it cannot be listened on.
     pub fn start_on(port: u16) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, port)))?;
+        // Not by the runtime: the caller may be inside of another one.
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::default());
         let (stop, stopped) = oneshot::channel();
@@ -89,6 +91,7 @@ impl FakeModel {
         let handle = runtime.handle().clone();
         let thread = std::thread::Builder::new().name("fake-model".to_owned()).spawn(move || {
             runtime.block_on(async {
+                let Ok(listener) = TcpListener::from_std(listener) else { return };
                 let serving = axum::serve(listener, router);
                 tokio::select! {
                     _ = serving => {}
