@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Run(crate::run::Run),
     /// Run a root once more, all of it or only what failed.
     Rerun(crate::rerun::Rerun),
+    /// Prompt a session of a dsh runtime and show what it and its children do.
+    Drive(Box<crate::drive::Drive>),
+    /// Show what a recorded wire of a runtime says.
+    Replay(crate::replay::Replay),
     /// List the roots, newest first.
     Ls(crate::ls::Ls),
     /// Show a tree of sessions.

@@ -10,6 +10,7 @@ mod charset;
 mod check;
 mod completions;
 mod doctor;
+mod drive;
 mod erased;
 mod exit;
 mod export;
@@ -28,6 +29,7 @@ mod paint;
 mod prompt;
 mod prune;
 mod reference;
+mod replay;
 mod rerun;
 mod rm;
 mod run;
@@ -110,6 +112,8 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(run) => run::run(db, run).await,
         Command::Rerun(rerun) => rerun::rerun(db, rerun).await,
+        Command::Drive(drive) => drive::drive(*drive).await,
+        Command::Replay(replay) => replay::replay(&replay).await,
         Command::Ls(ls) => ls::ls(db, &ls).await,
         Command::Tree(tree) => tree::tree(db, &tree).await,
         Command::Show(show) => show::show(db, &show).await,

@@ -21,6 +21,10 @@ pub(crate) const NO_COLOR: &str = "NO_COLOR";
 /// Colours, whatever it is.
 pub(crate) const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
 
+/// What a dsh runtime gets of our environment without being asked.
+pub(crate) const RUNTIME: [&str; 5] =
+    ["DSH_HOME", "DSH_TELEMETRY_MODE", "DSH_PERMISSION_MODE", "DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL"];
+
 /// Each variable and what it does.
 pub(crate) const TABLE: &[(&str, &str)] = &[
     (DB, "the store, when `--db` does not name one: a SQLite file, or `memory:` for none"),
@@ -52,6 +56,13 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
         "GIT_*",
         "not passed on to the `git` that is asked for the project, but for `GIT_CONFIG*` and `GIT_CEILING*`",
     ),
-    ("DSH_HOME", "set for a dsh runtime: where it keeps its sessions"),
+    (
+        RUNTIME[0],
+        "passed on to a dsh runtime by `drive`, unless `--home` sets it: where it keeps its sessions",
+    ),
+    (RUNTIME[1], "the same: whether it tells its makers anything"),
+    (RUNTIME[2], "the same: what its tools may do without asking"),
+    (RUNTIME[3], "the same: the key of its model's provider; never in a trace"),
+    (RUNTIME[4], "the same: where its model's provider is"),
     ("TZ", "the time zone in which times are shown"),
 ];

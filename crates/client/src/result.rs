@@ -96,6 +96,16 @@ impl TreeReport {
         self.children.iter().filter(|child| !matches!(child.runs.last(), Some(ChildRun::Finished(_))))
     }
 
+    /// What these notifications say, in wire order.
+    #[must_use]
+    pub fn of<'a>(notifications: impl IntoIterator<Item = &'a Notification>) -> Self {
+        let mut report = Self::default();
+        for notification in notifications {
+            report.observe(notification);
+        }
+        report
+    }
+
     /// Takes in a start or a finish; anything else says nothing here.
     pub(crate) fn observe(&mut self, notification: &Notification) {
         match notification.notice() {

@@ -9,7 +9,7 @@ use super::source_text::{SourceFile, line_of, word_positions};
 use crate::workspace::{Metadata, Package, Workspace};
 
 /// The arrows. A crate may also use whatever its targets may use, and nothing else of the house.
-/// `client` and `server` are in the plan and not built yet.
+/// `server` is in the plan and not built yet.
 const ARROWS: &[(&str, &[&str])] = &[
     ("offspring-protocol", &[]),
     ("offspring-process", &[]),
@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["offspring-delegation", "offspring-process", "offspring-transport", "offspring-client"],
     ),
     ("offspring-server", &["offspring-pool", "offspring-transport"]),
-    ("offspring", &["offspring-server", "offspring-agents", "offspring-pool"]),
+    ("offspring", &["offspring-server", "offspring-agents", "offspring-client", "offspring-pool"]),
     ("offspring-tests", &["offspring"]),
     ("xtask", &[]),
 ];
