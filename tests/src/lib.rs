@@ -12,7 +12,7 @@ pub mod terminal;
 pub mod world;
 
 pub use running::{Finished, Lines, Running};
-pub use world::{World, offspring};
+pub use world::{World, fake_runtime, offspring};
 
 use std::time::{Duration, Instant};
 

@@ -32,6 +32,18 @@ pub fn offspring() -> PathBuf {
     path
 }
 
+/// The scripted runtime of the conformance kit.
+///
+/// # Panics
+/// When `OFFSPRING_FAKE_RUNTIME` does not name it.
+#[must_use]
+pub fn fake_runtime() -> PathBuf {
+    let path = std::env::var_os("OFFSPRING_FAKE_RUNTIME").unwrap_or_else(|| {
+        panic!("OFFSPRING_FAKE_RUNTIME is not set: run `cargo xtask test`, which builds it")
+    });
+    PathBuf::from(path)
+}
+
 /// Removed with everything in it; nothing of the user's own is read or written.
 #[derive(Debug)]
 pub struct World {

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use offspring_tests::World;
+use offspring_tests::{World, fake_runtime};
 
 const POOL: &str = "
 entry: ask
@@ -42,6 +42,10 @@ const COMMANDS: &[&[&str]] = &[
     &["export", "latest", "--format", "json"],
     &["export", "latest", "--format", "mermaid"],
     &["import", "{}/exported.json", "--json"],
+    &["replay", "{trace}"],
+    &["replay", "{trace}", "--json"],
+    &["drive", "--runtime", "{fake} --trace {trace}", "--session", "root", "x", "--quiet"],
+    &["drive", "--runtime", "{fake} --trace {trace}", "--session", "root", "x", "--json"],
     &["rm", "{root}"],
     &["prune", "--keep", "1000", "--dry-run"],
     &["init", "{}/new", "--json"],
@@ -77,8 +81,13 @@ impl Closed {
     fn command(&self, words: &[&str]) -> Command {
         let root = self.world.path("");
         let root = root.to_str().unwrap().trim_end_matches('/');
-        let words: Vec<String> =
-            words.iter().map(|word| word.replace("{}", root).replace("{root}", &self.id)).collect();
+        let fill = |word: &&str| {
+            word.replace("{}", root)
+                .replace("{root}", &self.id)
+                .replace("{trace}", concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/dsh/b_nested.jsonl"))
+                .replace("{fake}", fake_runtime().to_str().unwrap())
+        };
+        let words: Vec<String> = words.iter().map(fill).collect();
         if words[0] == "init" {
             let _ = std::fs::remove_dir_all(&words[1]);
         }

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    io,
     path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
@@ -191,13 +192,14 @@ async fn turn(
     let begun = if args.tree { turn.stream_tree().await } else { turn.stream().await };
     let mut stream = begun.map_err(turn_failed)?;
     let mut count = 0_u64;
+    let mut listening = true;
     let told = !args.quiet && !args.json;
     while let Some(next) = stream.next().await {
         let notification = next.map_err(turn_failed)?;
         count += 1;
         if args.json {
             // The bytes of the payload are the runtime's own.
-            out_json(&notification).map_err(Failure::from)?;
+            listening = listening && is_read(out_json(&notification))?;
         } else if told {
             say(&notification, session.id());
         }
@@ -205,16 +207,26 @@ async fn turn(
     let result = stream.finish().map_err(turn_failed)?;
     let code = if result.finish_reason.as_deref() == Some("error") { exit::FAILED } else { exit::DONE };
     if args.json {
-        out_json(&Outcome::new(&result, count)).map_err(Failure::from)?;
+        if listening {
+            is_read(out_json(&Outcome::new(&result, count)))?;
+        }
         return Ok(code);
     }
     if let Some(text) = &result.final_response {
-        out(&format!("{}\n", for_stdout(text).trim_end_matches('\n'))).map_err(Failure::from)?;
+        is_read(out(&format!("{}\n", for_stdout(text).trim_end_matches('\n'))))?;
     }
     if !args.quiet {
         tell(&summary(&result, count, started));
     }
     Ok(code)
+}
+
+/// Whether somebody still reads. The turn goes on when nobody does: what its agents do is not for our reader alone.
+fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => Ok(written.map(|()| true)?),
+    }
 }
 
 /// One line for who starts and who finishes.
