@@ -10,6 +10,7 @@ use offspring_protocol::{
     },
 };
 use offspring_tree::turn::{Extent, RootEventKind, Turn, TurnEnd, TurnInput, TurnStep};
+use tokio::time::Instant;
 
 use crate::{
     error::{ClientError, Gone},
@@ -55,6 +56,8 @@ pub(crate) struct Collector {
     report: TreeReport,
     /// Everything that was given to it, to tell silence from speech.
     seen: u64,
+    /// When the last of them came, as far as the root was idle then: a silence is counted from here.
+    heard_at: Option<Instant>,
     end: Option<CollectorEnd>,
     /// Woken at each step when somebody follows, else at the steps that change what is waited for.
     waker: Option<Waker>,
@@ -110,6 +113,7 @@ impl Collector {
             bytes: 0,
             report: TreeReport::default(),
             seen: 0,
+            heard_at: None,
             end: None,
             waker: None,
             followed,
@@ -184,6 +188,10 @@ impl Collector {
         let of_root = notification.session_id() == Some(self.root.as_str());
         let is_root_status = of_root && notification.method() == SESSION_STATUS;
         self.keep(notification, step == TurnStep::Collected);
+        // Only here: while the root works nobody asks for it, and a clock costs more than the rest of a step.
+        if self.awaits() == Awaits::TreeRest {
+            self.heard_at = Some(Instant::now());
+        }
         match step {
             TurnStep::Ended(end) if self.end.is_none() => self.finish(CollectorEnd::Turn(end)),
             // A status of the root changes which bound is waited with; those of others need nobody.
@@ -251,6 +259,10 @@ impl Collector {
 
     pub(crate) fn seen(&self) -> u64 {
         self.seen
+    }
+
+    pub(crate) fn heard_at(&self) -> Option<Instant> {
+        self.heard_at
     }
 
     pub(crate) fn is_ended(&self) -> bool {

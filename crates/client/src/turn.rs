@@ -308,7 +308,9 @@ impl TurnStream {
             Awaits::TreeRest => {
                 let seen = self.look(|turn| turn.seen());
                 if seen != self.silent_since.1 {
-                    self.silent_since = (Instant::now(), seen);
+                    // The bound is one of silence, counted from what was heard last.
+                    let heard = self.look(|turn| turn.heard_at()).unwrap_or_else(Instant::now);
+                    self.silent_since = (heard, seen);
                     return Ok(());
                 }
                 let open = self.client.hub().open_within(&self.root);
