@@ -135,7 +135,16 @@ fn every_key_stands_in_its_comments_and_is_right_when_the_comment_is_taken_away(
     let text = fs::read_to_string(world.path("here/pool.yaml")).unwrap();
     let plain = uncommented(&text);
     world.write("here/pool.yaml", &plain);
-    let checked = world.json(&["check", "pool.yaml", "--json"]);
+    // What the example of a runtime names.
+    world.write("here/more.patch.yml", "");
+    fs::create_dir(world.path("bin")).unwrap();
+    std::os::unix::fs::symlink(offspring(), world.path("bin/dsh")).unwrap();
+    let mut check = world.command(&["check", "pool.yaml", "--json"]);
+    let path = std::env::var_os("PATH").unwrap();
+    let path = std::iter::once(world.path("bin")).chain(std::env::split_paths(&path));
+    check.env("PATH", std::env::join_paths(path).unwrap());
+    let checked = Running::start(check).finish().with(0);
+    let checked: Value = serde_json::from_str(&checked.stdout).unwrap();
 
     let page = Command::new(offspring()).arg("__reference").output().unwrap();
     let page = String::from_utf8(page.stdout).unwrap();

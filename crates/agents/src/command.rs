@@ -26,7 +26,7 @@ use self::{host::CommandHost, withheld::Withheld};
 pub mod host;
 mod output;
 mod run;
-mod withheld;
+pub(crate) mod withheld;
 
 /// The variables an agent finds beside the small set and those of its manifest.
 pub mod variables {
@@ -138,6 +138,12 @@ impl CommandFactory {
     #[must_use]
     pub fn kill_switch(&self) -> CancellationToken {
         self.host.kill.clone()
+    }
+
+    /// What node types beside it share with it: the guard, the secrets, the kill switch.
+    #[must_use]
+    pub fn host(&self) -> Arc<CommandHost> {
+        Arc::clone(&self.host)
     }
 
     /// Makes the private directory now, so that what keeps it from being made is known before a run is.
@@ -263,7 +269,7 @@ impl Command {
 }
 
 /// Why a program cannot be run, with the name as the manifest has it.
-fn no_program(program: &str, manifest_dir: &Path, error: &ProgramError) -> BuildError {
+pub(crate) fn no_program(program: &str, manifest_dir: &Path, error: &ProgramError) -> BuildError {
     let is_path = program.contains('/');
     let beside = manifest_dir.join(program.trim_start_matches("./"));
     let (message, help) = match error {

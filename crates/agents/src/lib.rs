@@ -3,6 +3,7 @@
 //! | feature | node type | what it is |
 //! |---|---|---|
 //! | `command` | `type: command` | a local program: prompt in, stdout streamed, exit status as outcome |
+//! | `dsh` | `type: dsh` | a session of a DeepSeek Harness runtime; what it starts becomes part of our tree |
 //!
 //! A command delegates through the private [`endpoint`] of its pool: any process inside its run may call
 //! `offspring task NODE PROMPT` and gets a child of the session it runs in.
@@ -46,6 +47,8 @@
 
 #[cfg(feature = "command")]
 pub mod command;
+#[cfg(feature = "dsh")]
+pub mod dsh;
 #[cfg(feature = "command")]
 pub mod endpoint;
 #[cfg(feature = "command")]
@@ -55,3 +58,5 @@ pub mod reap;
 
 #[cfg(feature = "command")]
 pub use command::{Command, CommandFactory, CommandSettings, host::CommandHost};
+#[cfg(feature = "dsh")]
+pub use dsh::{Dsh, DshFactory, DshSettings};

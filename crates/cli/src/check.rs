@@ -6,9 +6,9 @@ use std::{
 };
 
 use clap::Args;
-use offspring_agents::{CommandFactory, CommandSettings};
+use offspring_agents::{CommandFactory, CommandSettings, DshSettings};
 use offspring_pool::{
-    Manifest, ManifestError, Registry,
+    Manifest, ManifestError,
     manifest::{AgentEntry, EnvironmentValue, LimitInForce, Place as At, TeamEntry, TeamMode, WorkerEntry},
 };
 use offspring_process::resolve_program;
@@ -43,7 +43,7 @@ pub(crate) fn check(db: Option<PathBuf>, args: &Check) -> Result<ExitCode, Failu
              name a file: offspring check pool.yaml",
         ));
     }
-    let registry = Registry::default().with(CommandFactory::new(std::env::current_exe()?, None, None));
+    let registry = run::node_types(CommandFactory::new(std::env::current_exe()?, None, None));
     let manifest = match offspring_pool::check(&args.manifest, &registry) {
         Ok(manifest) => manifest,
         Err(error) if args.json => {
@@ -256,7 +256,10 @@ fn program<'m>(manifest: &Manifest, entry: &'m AgentEntry, notes: &mut Vec<Note>
         }
     }
     // It was parsed and found before.
-    let command = entry.settings.parse::<CommandSettings>().map(|settings| settings.command);
+    let command = match entry.kind.as_str() {
+        "dsh" => entry.settings.parse::<DshSettings>().map(|settings| settings.line()),
+        _ => entry.settings.parse::<CommandSettings>().map(|settings| settings.command),
+    };
     let Ok([program, arguments @ ..]) = command.as_deref() else {
         return Program { entry, line: Vec::new() };
     };

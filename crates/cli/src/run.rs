@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use offspring_agents::CommandFactory;
+use offspring_agents::{CommandFactory, DshFactory};
 use offspring_delegation::{Delegator, Recall, RootOptions, RootResult, RootRun};
 use offspring_pool::{
     Manifest, Pool, PromptError, Registry,
@@ -265,11 +265,18 @@ pub(crate) fn of_manifest(manifest: &Manifest) -> Option<Place> {
     }
 }
 
+/// The node types of this program.
+pub(crate) fn node_types(commands: CommandFactory) -> Registry {
+    let runtimes = DshFactory::new(commands.host());
+    Registry::default().with(commands).with(runtimes)
+}
+
 /// Whatever can be known before anything is made: programs, the node, the length of the prompt.
 pub(crate) fn check(manifest: &Manifest, node: &NodeName, prompt: &str) -> Result<(), Failure> {
     let known = Delegator::detached();
-    let factory = CommandFactory::new(std::env::current_exe()?, None, None);
-    for node in Registry::default().with(factory).build(manifest, &known)? {
+    for node in
+        node_types(CommandFactory::new(std::env::current_exe()?, None, None)).build(manifest, &known)?
+    {
         known.add(node);
     }
     let asked = known.node(node);
@@ -309,7 +316,7 @@ async fn open(
         ))
     })?;
     let kill_switch = commands.kill_switch();
-    let registry = Registry::default().with(commands);
+    let registry = node_types(commands);
     let store = match again {
         Some(again) => Arc::clone(&again.store),
         None => place.open().await?,

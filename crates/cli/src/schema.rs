@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use offspring_agents::CommandSettings;
+use offspring_agents::{CommandSettings, DshSettings};
 use offspring_pool::manifest;
 
 use crate::{failure::Failure, text::finish};
@@ -23,8 +23,8 @@ pub(crate) enum SchemaOf {
 }
 
 /// The node types of this program with the schema of their keys.
-pub(crate) fn node_types() -> [(&'static str, schemars::Schema); 1] {
-    [("command", schemars::schema_for!(CommandSettings))]
+pub(crate) fn node_types() -> [(&'static str, schemars::Schema); 2] {
+    [("command", schemars::schema_for!(CommandSettings)), ("dsh", schemars::schema_for!(DshSettings))]
 }
 
 pub(crate) fn schema(args: &Schema) -> Result<ExitCode, Failure> {

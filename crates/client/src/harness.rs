@@ -95,6 +95,14 @@ impl Harness {
     }
 }
 
+impl HarnessClient {
+    /// A session by its id, of a runtime that was [initialised](Self::initialize). Nothing is sent.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> Session {
+        Session { client: self.clone(), id }
+    }
+}
+
 /// A session of a runtime, and its turns.
 #[derive(Debug, Clone)]
 pub struct Session {

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    children::Adopted,
     error::{Refused, RunError},
     ids,
     live::{LiveTree, OpenRun, lock},
@@ -397,6 +398,20 @@ impl RunContext {
             return Err(Refused::Cancelled);
         }
         manager.create_child_in(tree, &info.id, new).await
+    }
+
+    /// Takes a session that a peer started below this one into the tree, as
+    /// [`SessionManager::adopt_child`] does, and never in the name of a run that was cancelled.
+    ///
+    /// # Errors
+    /// As [`SessionManager::adopt_child`]; [`Refused::Cancelled`].
+    pub async fn adopt_child(&self, external: External, new: NewChild) -> Result<Adopted, Refused> {
+        let Core { manager, info, open, .. } = &*self.0;
+        // As for a child of our own: the gate may be open again (L14).
+        if lock(&open.changing).forced == Some(Outcome::Cancelled) {
+            return Err(Refused::Cancelled);
+        }
+        manager.adopt_child(&info.id, external, new).await
     }
 
     /// Adds to what is said not to be kept of this run's output

@@ -18,10 +18,10 @@ use crate::{endpoint::Endpoint, home::Home};
 #[derive(Debug)]
 pub struct CommandHost {
     pub(super) program: PathBuf,
-    pub(super) guard: Option<GuardProgram>,
+    pub(crate) guard: Option<GuardProgram>,
     pub(super) db: Option<PathBuf>,
     /// Once it is cancelled, whatever runs is killed.
-    pub(super) kill: CancellationToken,
+    pub(crate) kill: CancellationToken,
     withheld: Withheld,
     place: Mutex<Place>,
 }
@@ -58,7 +58,7 @@ impl CommandHost {
         })
     }
 
-    pub(super) fn withheld(&self) -> Withheld {
+    pub(crate) fn withheld(&self) -> Withheld {
         self.withheld.clone()
     }
 

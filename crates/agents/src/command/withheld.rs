@@ -59,6 +59,22 @@ impl Withheld {
         Redactor { values: self.values(), held: String::new() }
     }
 
+    /// A text that is whole.
+    #[cfg(feature = "dsh")]
+    pub(crate) fn text(&self, text: &str) -> String {
+        let mut redactor = self.stream();
+        let mut shown = String::with_capacity(text.len());
+        redactor.push(text, &mut shown);
+        redactor.finish(&mut shown);
+        shown
+    }
+
+    /// Whether nothing is withheld.
+    #[cfg(feature = "dsh")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values().sorted.is_empty()
+    }
+
     /// A line that may have been cut at either end, inside a secret too: what begins with the end of a
     /// secret, or ends with its beginning, loses that piece.
     pub(crate) fn line(&self, line: &str) -> String {
