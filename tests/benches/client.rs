@@ -128,6 +128,10 @@ fn one_run(report: &mut Report, size: Size, made: &Made, python: Option<&PathBuf
     report.figure("ours / floor", &against, "times", Goal::AtMost(2.0));
     let wall: Vec<f64> = ours.iter().map(Measured::per_second).collect();
     report.figure("ours: notifications per second", &wall, "/s", Goal::None);
+    // What of it is the memory of what is kept, most of it the kernel's.
+    let nothing = repeated(size, || measured::ours(made, "memory-nothing"))?;
+    let nothing: Vec<f64> = nothing.iter().map(|one| one.cpu_seconds * 1e6 / made.lines as f64).collect();
+    report.figure("ours, nothing kept: CPU per notification", &nothing, "µs", Goal::None);
     let Some(python) = python else {
         report.note("the Python SDK is not there (OFFSPRING_DSH_PYTHON): no ratio");
         return Ok(());
