@@ -253,3 +253,65 @@ async fn t13_two_prompts_on_one_session_end_at_the_one_idle() {
     assert!(first.events.len() > second.events.len());
     ended(harness, &real).await;
 }
+
+#[tokio::test]
+async fn o3_a_childs_turn_inside_the_roots_changes_nothing_of_the_roots() {
+    let Some(real) = RealRuntime::for_test("o3_a_childs_turn_inside_the_roots_changes_nothing_of_the_roots")
+    else {
+        return;
+    };
+    let harness = started(&real).await;
+    let session = harness.session(id("root"));
+    let mut onlooker = session.subscribe();
+    let child_is_done = async {
+        let is_childs =
+            |seen: &Notification| seen.session_id() != Some("root") && seen.status() == Some("idle");
+        while !is_childs(&onlooker.next().await.unwrap().unwrap()) {}
+        real.model().open("root");
+    };
+    let prompt = "TOOL subagent {\"description\":\"d\",\"prompt\":\"CHUNKS 5\"}\nGATE root\nSAY mine";
+    let (result, ()) = tokio::join!(session.run(prompt), child_is_done);
+    let result = result.unwrap();
+    is_sound(&result);
+    let roots_idle: Vec<&Notification> =
+        result.notifications.iter().filter(|it| is_idle(it, "root")).collect();
+    assert_eq!(roots_idle.len(), 1, "the end, and no other");
+    assert!(
+        result.notifications.iter().any(|it| it.session_id() != Some("root") && it.status() == Some("idle"))
+    );
+    let said = result.events.iter().filter(|event| event.event_type() == Some("assistant/message"));
+    assert!(said.clone().all(|event| !event.frame().contains("word0")));
+    assert!(said.clone().any(|event| event.frame().contains("mine")));
+    harness.client().wait(session.id()).await.unwrap();
+    drop(onlooker);
+    ended(harness, &real).await;
+}
+
+#[tokio::test]
+async fn o7_a_finish_after_the_turn_is_told_once_by_the_next() {
+    let Some(real) = RealRuntime::for_test("o7_a_finish_after_the_turn_is_told_once_by_the_next") else {
+        return;
+    };
+    let harness = started(&real).await;
+    let session = harness.session(id("root"));
+    let mut onlooker = session.subscribe();
+    let first = session.run("DELEGATE 1 GATE leaf").await.unwrap();
+    assert!(matches!(first.tree.children()[0].runs.as_slice(), [ChildRun::Open]));
+    let finish = async {
+        real.model().arrived("second", 1).await;
+        real.model().open("leaf");
+        while onlooker.next().await.unwrap().unwrap().method() != "subagent.finished" {}
+        real.model().open("second");
+    };
+    let (second, ()) = tokio::join!(session.run_tree("GATE second\nSAY two"), finish);
+    let second = second.unwrap();
+    // The result that was returned is what it was.
+    assert!(matches!(first.tree.children()[0].runs.as_slice(), [ChildRun::Open]));
+    let [child] = second.tree.children() else { panic!("{:?}", second.tree) };
+    assert_eq!(child.session, first.tree.children()[0].session);
+    assert_eq!(answer(child).as_deref(), Some("leaf done"));
+    assert_eq!(second.finish_reason.as_deref(), Some("completed"));
+    assert!(second.events.iter().any(|event| event.frame().contains("two")));
+    drop(onlooker);
+    ended(harness, &real).await;
+}

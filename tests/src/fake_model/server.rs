@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::{net::TcpListener, runtime::Handle, sync::oneshot};
 
@@ -209,6 +209,7 @@ async fn message(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     let reply = reply(&session, &entries, &mut locked(&shared.failures));
     let model = body["model"].as_str().unwrap_or_default().to_owned();
     remember(&shared.asked, Asked { session, model, tools: messages::tools(&body) });
+    // moment: the script says how long
     tokio::time::sleep(reply.step.wait).await;
     if let Some(gate) = &reply.step.gate {
         shared.gates.pass(gate).await;
@@ -236,9 +237,13 @@ fn error(status: StatusCode, retry_after: Option<u32>, message: &str) -> Respons
 
 fn streamed(events: Vec<String>, message: &Message) -> Response {
     let head = [(header::CONTENT_TYPE, "text/event-stream"), (header::CONNECTION, "close")];
-    // An error amid the body is how the connection is broken off.
-    let broken =
-        (message.fault == Some(Fault::Drop)).then(|| io::Error::from(io::ErrorKind::ConnectionAborted));
-    let parts = events.into_iter().map(|event| Ok(Bytes::from(event))).chain(broken.map(Err));
-    (head, Body::from_stream(stream::iter(parts))).into_response()
+    let whole = stream::iter(events.into_iter().map(|event| Ok(Bytes::from(event))));
+    let is_dropped = message.fault == Some(Fault::Drop);
+    // An error amid the body is how the connection is broken off; a pause before it, because what was not sent until
+    // then would be lost.
+    let end = stream::iter(is_dropped.then_some(())).then(|()| async {
+        tokio::task::yield_now().await;
+        Err(io::Error::from(io::ErrorKind::ConnectionAborted))
+    });
+    (head, Body::from_stream(whole.chain(end))).into_response()
 }
