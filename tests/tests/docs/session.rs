@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use offspring_tests::offspring;
+use offspring_tests::{fake_runtime, offspring};
 
 use crate::page::root;
 
@@ -21,7 +21,9 @@ impl Session {
         for folder in ["bin", "home", "here"] {
             fs::create_dir(session.root.path().join(folder)).expect("a folder");
         }
-        symlink(offspring(), session.root.path().join("bin/offspring")).expect("a link to the program");
+        for (program, name) in [(offspring(), "offspring"), (fake_runtime(), "offspring-fake-runtime")] {
+            symlink(program, session.root.path().join("bin").join(name)).expect("a link to a program");
+        }
         session
     }
 
@@ -82,6 +84,7 @@ impl Session {
             .env("PATH", std::env::join_paths(path).expect("a path"))
             .env("HOME", self.root.path().join("home"))
             .env("LC_ALL", "C.UTF-8")
+            .env("RECORDED", root().join("tests/fixtures/dsh"))
             .env_remove("XDG_STATE_HOME")
             .stdin(Stdio::null());
         // Neither a store nor a run of whoever runs the tests.
