@@ -3,7 +3,11 @@
 use std::{
     fmt,
     future::Future,
-    sync::{Arc, Weak},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -76,10 +80,18 @@ impl ClientBuilder {
     }
 
     /// Sees every frame that is sent or received, for a recording. It runs on the reader and the writer of the
-    /// wire: it must not wait. Frames hold whatever prompts and answers hold, secrets included (W10).
+    /// wire: it must not wait, and one that panics sees no more frames. Frames hold whatever prompts and answers hold, secrets included (W10).
     #[must_use]
     pub fn on_frame(mut self, tap: impl Fn(Direction, &[u8]) + Send + Sync + 'static) -> Self {
-        self.tap = Some(Arc::new(tap));
+        let failed = AtomicBool::new(false);
+        self.tap = Some(Arc::new(move |direction, frame| {
+            // T11: it harms only itself.
+            if !failed.load(Ordering::Relaxed)
+                && catch_unwind(AssertUnwindSafe(|| tap(direction, frame))).is_err()
+            {
+                failed.store(true, Ordering::Relaxed);
+            }
+        }));
         self
     }
 

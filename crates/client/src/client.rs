@@ -25,7 +25,7 @@ use crate::{
     error::{ClientError, RuntimeState, escaped},
     hub::{Counts, Hub},
     limits::Limits,
-    link::Writer,
+    link::{self, Writer},
     notification::Notification,
     peer_texts::{self, PeerError},
     queue::SubscriptionEnd,
@@ -53,6 +53,13 @@ pub(crate) struct Inner {
     pub(crate) process: Option<Arc<Process>>,
     pub(crate) closed: tokio::sync::OnceCell<Closed>,
     pub(crate) allow_inactive: bool,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // What still listens is told that we let go of it.
+        self.hub.closing();
+    }
 }
 
 /// How a client was closed.
@@ -239,7 +246,7 @@ impl HarnessClient {
     /// [`SubscriptionEnd::RuntimeGone`], once.
     pub async fn next_unmatched(&self) -> Option<Result<Notification, SubscriptionEnd>> {
         let queue = self.inner.hub.unmatched_queue();
-        std::future::poll_fn(|context| queue.poll_next(context)).await
+        queue.next_of_many().await
     }
 
     /// As [`next_unmatched`](Self::next_unmatched), without waiting: `None` when there is none now.
@@ -383,11 +390,9 @@ impl HarnessClient {
         };
         answer.map_err(|error| match error {
             RpcError::Call(error) => {
-                let error = ErrorObject {
-                    code: i64::from(error.code()),
-                    message: error.message().to_owned(),
-                    data: error.data().map(ToOwned::to_owned),
-                };
+                let error = error.data().and_then(link::from_data).unwrap_or_else(|| {
+                    ErrorObject::new(i64::from(error.code()), error.message())
+                });
                 let kind = peer_texts::classify(&error);
                 ClientError::Refused { method: method.to_owned(), error, kind }
             }

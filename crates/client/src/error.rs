@@ -156,7 +156,7 @@ pub struct Gone {
 /// How it was noticed that a runtime is no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GoneHow {
-    /// We closed it.
+    /// We closed it, or dropped the last of its clients.
     Closed,
     /// Its output ended.
     EndOfOutput,

@@ -125,7 +125,17 @@ impl Hub {
 
     /// A notification, in wire order (T9). Never waits (T11).
     pub(crate) fn notification(&self, notification: Notification) {
+        let matched = self.route(&notification);
+        // T2: after the edge is recorded, because a filter may ask for a path.
         let filtered = self.offer_to_filters(&notification);
+        // T10
+        if !matched && !filtered {
+            self.lock().unmatched(notification);
+        }
+    }
+
+    /// Records what it says and gives it to whoever subscribed to its tree; whether anybody did.
+    fn route(&self, notification: &Notification) -> bool {
         let mut state = self.lock();
         let State { router, targets, activity, .. } = &mut *state;
         let (session, parent, child) = (
@@ -171,10 +181,7 @@ impl Hub {
         }
         state.reader_waits = false;
         state.rest_is_due |= rest_is_due;
-        // T10
-        if !matched && !filtered {
-            state.unmatched(notification);
-        }
+        matched
     }
 
     /// An answer to one of our requests; `false` when nobody waits for it (W5).
@@ -208,7 +215,7 @@ impl Hub {
     /// The runtime is no more: whatever is open ends, told to everybody.
     pub(crate) fn gone(&self, gone: Gone) -> Arc<Gone> {
         let mut state = self.lock();
-        let how = if state.closing && gone.how == GoneHow::EndOfOutput { GoneHow::Closed } else { gone.how };
+        let how = if state.closing { GoneHow::Closed } else { gone.how };
         let gone = Arc::new(Gone { how, ..gone });
         if let Some(before) = &state.gone {
             return before.clone();
@@ -291,7 +298,13 @@ impl Hub {
     }
 
     pub(crate) fn unsubscribe_filtered(&self, serial: u64) {
-        self.lock_filters().retain(|filtered| filtered.serial != serial);
+        let ended = {
+            let mut filters = self.lock_filters();
+            let at = filters.iter().position(|filtered| filtered.serial == serial);
+            at.map(|at| filters.remove(at))
+        };
+        // Without the lock: what a filter holds may unsubscribe in turn when it is dropped.
+        drop(ended);
     }
 
     pub(crate) fn begin_turn(

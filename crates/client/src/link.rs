@@ -5,18 +5,26 @@
 //! good. Here every frame is classified once: answers to what it asked go to it, normalised; notifications and
 //! requests go to the hub and the handler, in wire order, before any later answer (T9); the rest is counted.
 
-use std::{io, sync::Arc, sync::Weak, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use jsonrpsee::core::client::{ReceivedMessage, TransportReceiverT, TransportSenderT};
 use offspring_process::Process;
 use offspring_protocol::{
     dsh::{Frame, SESSION_WAIT, SHUTDOWN, SessionParams},
-    rpc::{self, Message},
+    rpc::{self, Message, code},
 };
 use offspring_transport::{FrameEvent, FrameReader, FrameWriter, Junk, ReadError, SharedDiagnostics};
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Mutex, watch},
+    task::coop::has_budget_remaining,
 };
 
 use crate::{
@@ -166,8 +174,7 @@ impl TransportReceiverT for Demultiplexer {
                         }
                     }
                     None => {
-                        hub.reader_waits();
-                        match reader.fill().await {
+                        match or_waits(reader.fill(), hub).await {
                             Ok(true) => {}
                             Ok(false) => {
                                 if let Ok(Some(event)) = reader.next().await {
@@ -181,7 +188,7 @@ impl TransportReceiverT for Demultiplexer {
                     }
                 },
                 #[cfg(feature = "websocket")]
-                Source::WebSocket(source) => match source.next(|| hub.reader_waits()).await {
+                Source::WebSocket(source) => match or_waits(source.next(), hub).await {
                     Ok(Some(frame)) => {
                         let event = if frame.len() > hub.limits().frame_bytes {
                             FrameEvent::FrameTooLarge { bytes: frame.len() as u64 }
@@ -198,6 +205,18 @@ impl TransportReceiverT for Demultiplexer {
             }
         };
         Err(self.end(ended).await)
+    }
+}
+
+/// However reading ends: nobody waits for a reader that is no more. After its own end this changes nothing.
+impl Drop for Demultiplexer {
+    fn drop(&mut self) {
+        if self.hub.is_gone().is_none() {
+            let process = self.process.upgrade();
+            let stderr_tail = process.map_or_else(Arc::default, |process| Arc::new(process.stderr_tail()));
+            let how = GoneHow::ReadFailed("its reader ended".to_owned());
+            self.hub.gone(Gone { how, exit: None, stderr_tail, junk: self.junk.snapshot() });
+        }
     }
 }
 
@@ -221,6 +240,20 @@ impl Demultiplexer {
         };
         io::Error::other(self.hub.gone(gone).to_string())
     }
+}
+
+/// Reads more; says so to the hub when there is nothing to be read now.
+async fn or_waits<T>(reading: impl Future<Output = T>, hub: &Hub) -> T {
+    let mut reading = pin!(reading);
+    poll_fn(|context| {
+        let polled = reading.as_mut().poll(context);
+        // A task that has used up its turn is told to wait as well; then there may be more.
+        if polled.is_pending() && has_budget_remaining() {
+            hub.reader_waits();
+        }
+        polled
+    })
+    .await
 }
 
 /// Sorts one frame.
@@ -272,7 +305,7 @@ impl Sorter<'_> {
                     }
                     let normal = match &outcome {
                         Ok(result) => rpc::response(&id, result),
-                        Err(error) => rpc::error_response(&id, &narrowed(error)),
+                        Err(error) => rpc::error_response(&id, &within_data(error)),
                     };
                     normal.ok().map(ReceivedMessage::Text)
                 }
@@ -290,8 +323,12 @@ impl Sorter<'_> {
     }
 }
 
-/// jsonrpsee takes codes of 32 bits; a peer may send any.
-fn narrowed(error: &rpc::ErrorObject) -> rpc::ErrorObject {
-    let code = i32::try_from(error.code).unwrap_or(if error.code < 0 { i32::MIN } else { i32::MAX });
-    rpc::ErrorObject { code: i64::from(code), ..error.clone() }
+/// jsonrpsee takes codes of 32 bits and some members only; a peer may send any. What it said goes past it whole.
+fn within_data(error: &rpc::ErrorObject) -> rpc::ErrorObject {
+    rpc::ErrorObject { data: to_raw_value(error).ok(), ..rpc::ErrorObject::new(code::INTERNAL_ERROR, "") }
+}
+
+/// The error that [`within_data`] put into another one.
+pub(crate) fn from_data(data: &RawValue) -> Option<rpc::ErrorObject> {
+    serde_json::from_str(data.get()).ok()
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use offspring_protocol::SessionId;
+use tokio::sync::Notify;
 
 use crate::{error::Gone, notification::Notification};
 
@@ -37,6 +38,8 @@ pub enum SubscriptionEnd {
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
+    /// For those who wait beside the one reader that has its waker in `state`.
+    changed: Notify,
     items: usize,
     bytes: usize,
 }
@@ -53,7 +56,7 @@ struct State {
 
 impl Queue {
     pub(crate) fn new(items: usize, bytes: usize) -> Self {
-        Self { state: Mutex::default(), items, bytes }
+        Self { state: Mutex::default(), changed: Notify::new(), items, bytes }
     }
 
     /// Queues one more, or counts it as missed: once full, always full.
@@ -69,6 +72,8 @@ impl Queue {
         state.bytes += cost;
         state.queued.push_back(notification);
         wake(&mut state);
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// Whether [`push`](Self::push) would take this one.
@@ -82,6 +87,8 @@ impl Queue {
         let mut state = self.lock();
         state.end.get_or_insert(end);
         wake(&mut state);
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// What comes next, `None` after the end was told.
@@ -95,6 +102,22 @@ impl Queue {
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// As [`poll_next`](Self::poll_next), for any number of callers at once: each notification goes to one of them,
+    /// and all of them see the end.
+    pub(crate) async fn next_of_many(&self) -> Option<Result<Notification, SubscriptionEnd>> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Before looking, so that nothing that comes between is missed.
+            changed.as_mut().enable();
+            let taken = take(&mut self.lock());
+            match taken {
+                Some(next) => return next,
+                None => changed.await,
+            }
+        }
     }
 
     /// What is there without waiting: `None` when nothing is queued now.

@@ -139,9 +139,11 @@ impl Requests {
             return reply_now(&self.replies, &id, &error);
         };
         let request = IncomingRequest { id: Some(id), method, params, replies: self.replies.clone() };
-        let work = handler(request);
+        let handler = handler.clone();
+        // T11: a handler that panics, at once or later, fails on its own task; its request is refused by being
+        // dropped.
         tokio::spawn(async move {
-            work.await;
+            handler(request).await;
             drop(permit);
         });
     }

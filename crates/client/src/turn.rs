@@ -1,6 +1,6 @@
 //! One turn of a session, driven: the prompt, the bounds, the end.
 
-use std::{fmt, future::poll_fn, sync::Arc, task::Poll};
+use std::{fmt, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use offspring_protocol::{
     MessageId, SessionId,
@@ -18,6 +18,8 @@ use crate::{
     notification::Notification,
     result::TurnResult,
 };
+
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Looks at the notifications of a turn as they come.
 type Look = dyn FnMut(&Notification) + Send;
@@ -286,10 +288,12 @@ impl TurnStream {
     /// Until when what is awaited may take; `None` when nothing is.
     fn bound(&self, awaits: Awaits) -> Option<Instant> {
         let limits = self.client.limits();
+        // A bound beyond what a clock can count is none; a year is as good.
+        let after = |begin: Instant, bound| begin.checked_add(bound).unwrap_or(begin + A_YEAR);
         match awaits {
-            Awaits::Receipt => Some(self.answered + limits.receipt_within),
-            Awaits::RootIdle => Some(self.began + limits.turn_within),
-            Awaits::TreeRest => Some(self.silent_since.0 + limits.tree_silence),
+            Awaits::Receipt => Some(after(self.answered, limits.receipt_within)),
+            Awaits::RootIdle => Some(after(self.began, limits.turn_within)),
+            Awaits::TreeRest => Some(after(self.silent_since.0, limits.tree_silence)),
             Awaits::Nothing => None,
         }
     }

@@ -49,19 +49,24 @@ pub(crate) async fn connect(
 }
 
 impl Source {
-    /// The next message; `waiting` is called before it is waited for.
-    pub(crate) async fn next(&mut self, waiting: impl Fn()) -> Result<Option<Vec<u8>>, String> {
+    /// The next message; `None` at the end. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
-            waiting();
             match self.stream.next().await {
-                Some(Ok(Message::Text(text))) => return Ok(Some(text.as_bytes().to_vec())),
-                Some(Ok(Message::Binary(bytes))) => return Ok(Some(bytes.to_vec())),
+                Some(Ok(Message::Text(text))) => return Ok(Some(one_line(text.as_bytes()))),
+                Some(Ok(Message::Binary(bytes))) => return Ok(Some(one_line(&bytes))),
                 Some(Ok(Message::Close(_))) | None => return Ok(None),
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Err(error)) => return Err(error.to_string()),
             }
         }
     }
+}
+
+/// A message as a line, as every frame elsewhere is one: what is recorded or printed of it ends where it ends. In
+/// JSON a line feed is never content.
+fn one_line(message: &[u8]) -> Vec<u8> {
+    message.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect()
 }
 
 impl Sink {
