@@ -390,9 +390,10 @@ impl HarnessClient {
         };
         answer.map_err(|error| match error {
             RpcError::Call(error) => {
-                let error = error.data().and_then(link::from_data).unwrap_or_else(|| {
-                    ErrorObject::new(i64::from(error.code()), error.message())
-                });
+                let error = error
+                    .data()
+                    .and_then(link::from_data)
+                    .unwrap_or_else(|| ErrorObject::new(i64::from(error.code()), error.message()));
                 let kind = peer_texts::classify(&error);
                 ClientError::Refused { method: method.to_owned(), error, kind }
             }

@@ -154,6 +154,8 @@ impl Hub {
             SUBAGENT_STARTED if matches!(route.edge(), Some(Ok(_))) => {
                 if let (Ok(parent), Ok(child)) = (SessionId::new(parent), SessionId::new(child)) {
                     activity.started(&parent, &child);
+                    // It may have moved away the last that was at work.
+                    rest_is_due = true;
                 }
             }
             SUBAGENT_FINISHED => {

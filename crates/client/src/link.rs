@@ -173,19 +173,17 @@ impl TransportReceiverT for Demultiplexer {
                             return Ok(answer);
                         }
                     }
-                    None => {
-                        match or_waits(reader.fill(), hub).await {
-                            Ok(true) => {}
-                            Ok(false) => {
-                                if let Ok(Some(event)) = reader.next().await {
-                                    sort.event(event);
-                                }
-                                break GoneHow::EndOfOutput;
+                    None => match or_waits(reader.fill(), hub).await {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            if let Ok(Some(event)) = reader.next().await {
+                                sort.event(event);
                             }
-                            Err(ReadError::Io(error)) => break GoneHow::ReadFailed(error.to_string()),
-                            Err(error) => break GoneHow::ReadFailed(error.to_string()),
+                            break GoneHow::EndOfOutput;
                         }
-                    }
+                        Err(ReadError::Io(error)) => break GoneHow::ReadFailed(error.to_string()),
+                        Err(error) => break GoneHow::ReadFailed(error.to_string()),
+                    },
                 },
                 #[cfg(feature = "websocket")]
                 Source::WebSocket(source) => match or_waits(source.next(), hub).await {
