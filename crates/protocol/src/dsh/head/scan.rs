@@ -1,8 +1,8 @@
 //! The common spelling of a notification, read without a parser around it.
 //!
-//! Nearly every line of a runtime is an object with plain keys and plain ids. For those this costs half of what the
-//! visitors of serde do. Whatever is spelled otherwise, or is no JSON, is `None` here and read by them: this module
-//! never decides that a line is wrong.
+//! Nearly every line of a runtime is an object with plain keys and plain ids. For those this costs half of what
+//! serde does. Whatever is spelled otherwise, or is no JSON, is `None` here and read with care: this module never
+//! decides that a line is wrong.
 
 use std::borrow::Cow;
 
