@@ -168,5 +168,5 @@ async fn a_patch_that_does_not_activate_is_an_error_that_quotes_it() {
     let failed = Harness::start(HarnessClient::builder(), &command(&real), &params(&real)).await.unwrap_err();
     let ClientError::RuntimeGone(gone) = &failed else { panic!("{failed:?}") };
     assert_eq!(gone.exit, Some(ExitKind::Code(1)));
-    assert!(gone.stderr_tail.text().contains("no-such-file.patch.yml"), "{failed}");
+    assert!(failed.to_string().contains("no-such-file.patch.yml"), "{failed}");
 }

@@ -214,7 +214,9 @@ fn write_diagnostics(f: &mut fmt::Formatter<'_>, junk: &WireDiagnostics, stderr:
         write!(f, "; of its output {junk}")?;
     }
     let text = stderr.text();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    // The frames of a stack trace would leave no room for what it is about; the tail itself has them.
+    let says_something = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("at ");
+    let lines: Vec<&str> = text.lines().filter(says_something).collect();
     if lines.is_empty() {
         return Ok(());
     }
