@@ -499,8 +499,8 @@ pub(crate) async fn compare(steps: &[Step]) -> Played {
             assert_eq!(interrupted, world.interrupted(root), "interrupted below {root}");
         }
     }
-    for session in 1..SESSIONS.len() {
-        let path = client.path(SESSIONS[session]);
+    for (session, name) in SESSIONS.iter().enumerate().skip(1) {
+        let path = client.path(name);
         let path: BTreeSet<&str> = path.iter().map(|id| id.as_str()).collect();
         let above: BTreeSet<&str> = world.above(session).into_iter().map(|one| SESSIONS[one]).collect();
         assert_eq!(path, above, "the path of {session}");
