@@ -1,8 +1,8 @@
 //! A model for tests and for trying things by hand: what it answers, its prompt says.
 //!
 //! It serves a provider's wire format on the loopback, knows nothing and needs no key, so that a real runtime can be
-//! driven without a network. [`script`](self::script) has the grammar, [`answer`] the behaviour, [`messages`] the one wire format so far
-//! (Anthropic Messages with server-sent events, `POST /v1/messages`); another format is another such module.
+//! driven without a network. [`script`] has the grammar, [`answer`] the behaviour, [`messages`] the one wire
+//! format so far (Anthropic Messages with server-sent events, `POST /v1/messages`); another format is another such module.
 //!
 //! In a test:
 //!
