@@ -1,7 +1,10 @@
 //! `type: dsh` through the program: what a runtime starts is part of our tree, and nothing of it outlives its run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use offspring_tests::{Running, World, dsh::RealRuntime, fake_runtime, processes::SignalName as Signal};
 use serde_json::{Value, json};
@@ -176,18 +179,34 @@ fn w10_the_runtime_gets_what_is_listed_for_it_and_no_secret_is_kept() {
     assert!(text.contains("DSH_HOME") && text.contains("API_KEY") && !text.contains("NOT_LISTED"), "{text}");
 }
 
+const STUBBORN: &str = "# stubborn\non shutdown ignore\non stdin-end ignore\non sigterm ignore\nprompt $who\n\
+                        leave-behind 600s\nstarted ${who} a\nmessage a \"at work\"\ngate never\n";
+
 /// Takes four seconds: the steps of a close, each of which it ignores.
 #[test]
 fn l14_a_cancelled_run_leaves_no_process_of_a_runtime_that_ignores_everything() {
-    let script = "# stubborn\non shutdown ignore\non stdin-end ignore\non sigterm ignore\nprompt $who\n\
-                  leave-behind 600s\nstarted ${who} a\nmessage a \"at work\"\ngate never\n";
-    let world = world(script, "");
+    let world = world(STUBBORN, "");
     let mut running = world.start("lead", "x", &["--json"]);
     running.until_json(|line| line["event"]["data"]["text"] == "at work");
     running.send(Signal::INT);
     assert_eq!(running.finish_within(Duration::from_secs(20)).code, Some(130));
     assert_eq!(states(&world), ["0 cancelled: cancelled", "1 cancelled: cancelled"]);
     world.until_nothing_lives(Duration::from_secs(1));
+}
+
+#[test]
+fn l14_a_second_signal_waits_for_no_step_of_a_close() {
+    let world = world(STUBBORN, "");
+    let mut running = world.start("lead", "x", &["--json"]);
+    running.until_json(|line| line["event"]["data"]["text"] == "at work");
+    running.send(Signal::INT);
+    // Its cancel has begun: the run of the child is over.
+    running.until_json(|line| line["depth"] == 1 && line["event"]["data"]["outcome"] == "cancelled");
+    let second = Instant::now();
+    running.send(Signal::INT);
+    running.finish_within(Duration::from_secs(20));
+    assert!(second.elapsed() < Duration::from_secs(3), "{:?}", second.elapsed());
+    world.until_nothing_lives(Duration::from_secs(5));
 }
 
 /// Two runs in one process, of which one is cancelled.

@@ -313,7 +313,7 @@ impl Run {
     async fn stopped(mut self, peer: &SessionId, killed: bool) -> Result<Answer, RunError> {
         let stopped = RunError::interrupted("cancelled", "cancelled");
         if killed {
-            self.lease.kill().await;
+            self.lease.runtime().kill().await;
         } else if self.lease.is_shared()
             && let Err(why) = self.lease.cancel(peer).await
         {
@@ -322,11 +322,18 @@ impl Run {
         let kill = self.agent.host.kill.clone();
         let interrupted = self.interrupt("cancelled", "its parent was stopped").await;
         let Self { lease, agent, .. } = self;
-        // Somebody may not be able to wait for the polite way. The lease then ends with it, and with it the process.
-        tokio::select! {
-            closed = lease.end() => warn_of_survivors(&agent, closed),
-            () = kill.cancelled(), if !killed => {}
-        }
+        let runtime = lease.runtime();
+        let ending = lease.end();
+        tokio::pin!(ending);
+        let closed = tokio::select! {
+            closed = &mut ending => closed,
+            // Somebody cannot wait any longer for the polite way.
+            () = kill.cancelled(), if !killed => {
+                runtime.kill().await;
+                ending.await
+            }
+        };
+        warn_of_survivors(&agent, closed);
         interrupted?;
         Err(stopped)
     }

@@ -82,6 +82,13 @@ impl Runtime {
         }))
     }
 
+    /// Kills the process with all it started, whoever uses it.
+    pub(super) async fn kill(&self) {
+        if let Some(process) = self.client.process() {
+            process.stop(Ladder::at_once()).await;
+        }
+    }
+
     fn is_usable(&self) -> bool {
         !self.retired.load(Ordering::Acquire) && self.client.gone().is_none()
     }
@@ -174,11 +181,9 @@ impl Lease {
         asked
     }
 
-    /// Kills the process with all it started, whoever uses it.
-    pub(super) async fn kill(&self) {
-        if let Some(process) = self.runtime.client.process() {
-            process.stop(Ladder::at_once()).await;
-        }
+    /// The runtime itself.
+    pub(super) fn runtime(&self) -> Arc<Runtime> {
+        Arc::clone(&self.runtime)
     }
 
     /// Gives it back. Whoever is last closes the process, step by step (W7); `None` when others use it.

@@ -1,7 +1,7 @@
 //! The third door: sessions a peer decided on.
 
 use offspring_protocol::{External, PeerId, SessionLimits};
-use offspring_sessions::Refused;
+use offspring_sessions::{CancelScope, Refused};
 
 use crate::world::*;
 
@@ -69,6 +69,21 @@ on_stores! {
         let asked = (0..20).map(|_| world.manager.adopt_child(&root_id, external("e"), child("a")));
         let adopted = futures_util::future::join_all(asked).await;
         assert_eq!(adopted.iter().filter(|adopted| adopted.is_ok()).count(), 1);
+        assert_eq!(world.manager.children(&root_id).await.unwrap().len(), 1);
+    }
+
+    async fn l14_a_run_adopts_until_it_is_cancelled(world) {
+        let root = world.root().await;
+        let root_id = root.context.session().id.clone();
+        let one = root.context.adopt_child(external("1"), child("a")).await.unwrap();
+        assert_eq!((one.child.session().parent.as_ref(), one.child.session().depth), (Some(&root_id), 1));
+        drop(one);
+        let (cancelled, ()) = tokio::join!(world.manager.cancel(&root_id, CancelScope::Run), async {
+            let refused = root.context.adopt_child(external("2"), child("a")).await;
+            assert!(matches!(refused, Err(Refused::Cancelled)), "{refused:?}");
+            root.end.finish(Ok("r".into())).await.unwrap();
+        });
+        cancelled.unwrap();
         assert_eq!(world.manager.children(&root_id).await.unwrap().len(), 1);
     }
 }
