@@ -11,7 +11,14 @@ use crate::tools::{self, CARGO_MUTANTS};
 use crate::workspace::Workspace;
 
 /// The crates whose logic the rules are about.
-const CRATES: [&str; 3] = ["offspring-tree", "offspring-sessions", "offspring-delegation"];
+const CRATES: [&str; 6] = [
+    "offspring-tree",
+    "offspring-sessions",
+    "offspring-delegation",
+    "offspring-client",
+    "offspring-transport",
+    "offspring-process",
+];
 /// Percent of the viable mutants that the tests have to notice.
 const LEAST_CAUGHT: f64 = 90.0;
 /// Seconds after which a mutant counts as noticed, because it hangs.
@@ -21,7 +28,7 @@ const SURVIVORS: &str = "docs/mutants.md";
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MutantsArguments {
-    /// Only these crates (default: tree, sessions, delegation).
+    /// Only these crates (default: tree, sessions, delegation, client, transport, process).
     #[arg(short, long = "package", value_name = "CRATE")]
     packages: Vec<String>,
     /// Builds and tests at once.
@@ -77,6 +84,10 @@ struct Position {
 pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Result<()> {
     let program = tools::require(&CARGO_MUTANTS, workspace)?;
     let output = workspace.state_directory()?;
+    // The runtime that the tests of a client talk to; it is changed by none of these runs.
+    let packages =
+        ["--package", "offspring", "--package", "offspring-process", "--package", "offspring-fake-runtime"];
+    let programs = test_run::build(workspace, &[&["build"], &packages[..]].concat(), "debug")?;
     let mut command = std::process::Command::new(program);
     // Each job works on a copy of the tree; the tree itself is never changed.
     command.args(["mutants", "--no-shuffle", "--colors=never", "--timeout", TIMEOUT_SECONDS, "--jobs"]);
@@ -89,6 +100,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Result
     for package in packages {
         command.args(["--package", package]);
     }
+    programs.hand_to(&mut command);
     command.args(&arguments.rest).current_dir(workspace.root()).stdin(std::process::Stdio::null());
     eprintln!("   $ {}", crate::workspace::shown(&command));
     let status = command.status().context("starting cargo-mutants")?;
