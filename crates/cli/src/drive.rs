@@ -290,7 +290,9 @@ fn command(args: &Drive) -> Result<RuntimeCommand, Failure> {
 
 /// The values that a trace must not hold.
 fn passed(args: &Drive) -> Vec<String> {
-    let secret = |name: &&str| ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word));
+    let secret = |name: &&str| {
+        ["key", "token", "secret", "password"].iter().any(|word| name.to_ascii_lowercase().contains(word))
+    };
     let known = variables::RUNTIME.iter().copied().filter(secret).map(OsString::from);
     let names = known.chain(args.pass.iter().cloned());
     names.filter_map(std::env::var_os).map(|value| value.to_string_lossy().into_owned()).collect()

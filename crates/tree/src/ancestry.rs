@@ -33,7 +33,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Default)]
 pub struct Ancestry {
     /// Ids are short and looked up at every step: the hash is seeded per process, and quick.
-    index: HashMap<SessionId, u32, foldhash::fast::RandomState>,
+    index: HashMap<SessionId, u32>,
     nodes: Vec<Node>,
     /// The number of the latest walk.
     walk: u64,
