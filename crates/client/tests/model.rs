@@ -39,7 +39,7 @@ fn t2_t3_t4_t5_t6_t7_t9_t10_t12_t13_every_wire_is_what_a_naive_model_makes_of_it
     // Fewer of anything would be a smaller test than its name says.
     let Played { root_turns, tree_turns, open_turns, unmatched, delivered, cycles } = all.get();
     let least = [root_turns, tree_turns, open_turns, unmatched / 10, delivered / 10, cycles];
-    assert!(least.iter().all(|count| *count >= 30), "{:?}", all.get());
+    assert!(least.iter().all(|count| *count >= 15), "{:?}", all.get());
 }
 
 #[test]

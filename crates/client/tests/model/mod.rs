@@ -44,7 +44,7 @@ impl Step {
         let named = |byte: u8| 1 + usize::from(byte) % (SESSIONS.len() - 1);
         let step = |piece: &[u8]| {
             let (what, one, two) = (piece[0], piece[1], piece[2]);
-            match what % 20 {
+            match what % 24 {
                 0..=2 => Self::Started(session(one), session(two)),
                 3 | 4 => Self::Finished(session(one), session(two)),
                 5 | 6 => Self::Status(session(one), two % 3 != 0),
@@ -52,10 +52,10 @@ impl Step {
                 8 => Self::TurnEnd(session(one)),
                 9 => Self::Receipt(session(one), usize::from(two) % 4),
                 // Those that turns are about.
-                16 => Self::Receipt(1 + usize::from(one) % 2, usize::from(two) % 2),
-                17 => Self::Status(1 + usize::from(one) % 2, true),
+                16 | 20 | 21 => Self::Receipt(1 + usize::from(one) % 2, usize::from(two) % 2),
+                17 | 22 => Self::Status(1 + usize::from(one) % 2, true),
                 18 => Self::Prompt { root: 1 + usize::from(one) % 2, tree: two % 2 == 0 },
-                19 => Self::Answer(0),
+                19 | 23 => Self::Answer(0),
                 10 => Self::Subscribe(named(one)),
                 11 => Self::Unsubscribe(usize::from(one)),
                 12 => Self::SubscribeFiltered(session(one)),
