@@ -1,7 +1,7 @@
 //! `type: dsh`: a session of a DeepSeek Harness runtime as an agent.
 //!
 //! A run of ours is one turn of a session of the runtime, from its prompt until everything below it is at rest.
-//! What the runtime starts meanwhile becomes sessions of our tree: [`translate`] decides what (pure), `run` does
+//! What the runtime starts meanwhile becomes sessions of our tree: `translate` decides what (pure), `run` does
 //! it, `runtime` starts and ends the process.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
