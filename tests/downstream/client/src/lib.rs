@@ -11,12 +11,21 @@ async fn runtime(stream: tokio::io::DuplexStream) {
     let (reader, mut writer) = split(stream);
     let mut lines = BufReader::new(reader).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let id = line.split("\"id\":").nth(1).and_then(|rest| rest.split(&[',', '}'][..]).next()).unwrap_or("0").to_owned();
+        let id = line
+            .split("\"id\":")
+            .nth(1)
+            .and_then(|rest| rest.split(&[',', '}'][..]).next())
+            .unwrap_or("0")
+            .to_owned();
         let event = |session: &str, body: &str| {
-            format!("{{\"method\":\"session.event\",\"params\":{{\"sessionId\":\"{session}\",\"event\":{body}}}}}\n")
+            format!(
+                "{{\"method\":\"session.event\",\"params\":{{\"sessionId\":\"{session}\",\"event\":{body}}}}}\n"
+            )
         };
         let status = |session: &str, status: &str| {
-            format!("{{\"method\":\"session.status\",\"params\":{{\"sessionId\":\"{session}\",\"status\":\"{status}\"}}}}\n")
+            format!(
+                "{{\"method\":\"session.status\",\"params\":{{\"sessionId\":\"{session}\",\"status\":\"{status}\"}}}}\n"
+            )
         };
         let answer = |result: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n");
         let say = if line.contains("session/prompt") {
@@ -65,7 +74,15 @@ async fn a_stranger_drives_a_runtime_and_sees_its_whole_tree() {
 #[test]
 fn no_store_no_server_and_no_command_line_is_built_for_it() {
     let lock = include_str!("../Cargo.lock");
-    for package in ["rusqlite", "offspring-sessions", "offspring-delegation", "offspring-agents", "clap", "axum", "hyper"] {
+    for package in [
+        "rusqlite",
+        "offspring-sessions",
+        "offspring-delegation",
+        "offspring-agents",
+        "clap",
+        "axum",
+        "hyper",
+    ] {
         assert!(!lock.contains(&format!("name = \"{package}\"\n")), "{package}");
     }
 }
