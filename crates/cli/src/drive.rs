@@ -14,7 +14,7 @@ use offspring_client::{
     TurnResult,
     dsh::{InitializeParams, SUBAGENT_FINISHED, SUBAGENT_STARTED},
 };
-use offspring_process::{GuardProgram, Ladder};
+use offspring_process::{GuardProgram, Ladder, Secrets};
 
 use crate::{
     GUARD, exit,
@@ -118,10 +118,16 @@ pub(crate) async fn drive(args: Drive) -> Result<ExitCode, Failure> {
     };
     let mut limits = Limits::default();
     if let Some(seconds) = args.timeout {
-        limits.turn_within = Duration::from_secs(seconds);
+        let bound = Duration::from_secs(seconds);
+        limits.turn_within = bound;
+        // Nothing on the way to the turn's end may take longer than the turn.
+        limits.initialize_within = limits.initialize_within.min(bound);
+        limits.request_within = limits.request_within.min(bound);
+        limits.receipt_within = limits.receipt_within.min(bound);
+        limits.tree_silence = limits.tree_silence.min(bound);
     }
     let mut builder = HarnessClient::builder().limits(limits);
-    let recorder = args.trace.as_deref().map(|file| Recorder::create(file, passed(&args))).transpose()?;
+    let recorder = args.trace.as_deref().map(|file| Recorder::create(file, secrets(&args))).transpose()?;
     if let Some(recorder) = recorder.clone() {
         builder = builder.on_frame(move |direction, frame| recorder.frame(direction, frame));
     }
@@ -144,7 +150,8 @@ pub(crate) async fn drive(args: Drive) -> Result<ExitCode, Failure> {
     let code = match done {
         Ok(code) => code,
         Err(Stop::Signal(ending)) => return Ok(ExitCode::from(ending.exit_code())),
-        Err(Stop::Failure(failure)) => return Err(failure),
+        // W10: a runtime may have said on its stderr what it was given.
+        Err(Stop::Failure(failure)) => return Err(failure.without(&secrets(&args))),
     };
     recorded.map(|()| ExitCode::from(code))
 }
@@ -288,14 +295,22 @@ fn command(args: &Drive) -> Result<RuntimeCommand, Failure> {
     Ok(command)
 }
 
-/// The values that a trace must not hold.
-fn passed(args: &Drive) -> Vec<String> {
+/// The values that neither a trace nor an error may hold (W10).
+fn secrets(args: &Drive) -> Secrets {
     let secret = |name: &&str| {
         ["key", "token", "secret", "password"].iter().any(|word| name.to_ascii_lowercase().contains(word))
     };
     let known = variables::RUNTIME.iter().copied().filter(secret).map(OsString::from);
-    let names = known.chain(args.pass.iter().cloned());
-    names.filter_map(std::env::var_os).map(|value| value.to_string_lossy().into_owned()).collect()
+    let values = known.chain(args.pass.iter().cloned()).filter_map(std::env::var_os);
+    values.fold(Secrets::none(), |secrets, value| {
+        let value = value.to_string_lossy().into_owned();
+        // In a string of JSON a quote, a backslash or a line feed of it is spelled otherwise, and once more where an
+        // error quotes a line of the wire.
+        let in_json = serde_json::to_string(&value).unwrap_or_default();
+        let in_json = in_json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default();
+        let quoted = in_json.escape_debug().to_string();
+        secrets.with(quoted).with(in_json).with(value)
+    })
 }
 
 fn failed(error: ClientError) -> Failure {

@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, io, process::ExitCode};
 
+use offspring_process::Secrets;
+
 use crate::{
     exit,
     text::{plain, tell},
@@ -28,6 +30,12 @@ impl Failure {
     /// With one more line.
     pub(crate) fn and(mut self, line: impl Display) -> Self {
         self.message.push_str(&format!("\n{line}"));
+        self
+    }
+
+    /// Without the values that must not be shown (W10).
+    pub(crate) fn without(mut self, secrets: &Secrets) -> Self {
+        self.message = secrets.redact(&self.message).into_owned();
         self
     }
 

@@ -228,6 +228,8 @@ fn nested<'a>(root: &'a SessionId, children: &'a [ChildReport], tree: &[Notifica
 
 fn word(run: &ChildRun) -> String {
     match run {
+        // What it says of its status counts, whatever it stopped for.
+        ChildRun::Finished(_) if !run.is_ok() => "error".to_owned(),
         ChildRun::Finished(finished) => finished.stop_reason.clone().unwrap_or_else(|| "finished".to_owned()),
         ChildRun::Interrupted => "interrupted".to_owned(),
         _ => "open".to_owned(),

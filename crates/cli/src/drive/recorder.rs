@@ -40,7 +40,7 @@ struct Line<'a> {
 
 impl Recorder {
     /// A new file: one that is there already is left as it is.
-    pub(crate) fn create(path: &Path, secrets: Vec<String>) -> Result<Self, Failure> {
+    pub(crate) fn create(path: &Path, secrets: Secrets) -> Result<Self, Failure> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(format!(
@@ -49,7 +49,6 @@ impl Recorder {
             )),
             _ => Failure::usage(format!("--trace {}: {}", path.display(), reason(&error))),
         })?;
-        let secrets = secrets.into_iter().fold(Secrets::none(), Secrets::with);
         Ok(Self {
             file: Arc::new(Mutex::new(Ok(file))),
             name: path.display().to_string().into(),
