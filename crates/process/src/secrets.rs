@@ -23,14 +23,15 @@ impl Secrets {
         Self::default()
     }
 
-    /// Adds a value. One shorter than 4 bytes is ignored: it would be found everywhere.
+    /// Adds a value, in all its [`spellings`]. One shorter than 4 bytes is ignored: it would be found everywhere.
     #[must_use]
     pub fn with(mut self, value: impl Into<String>) -> Self {
-        let value = value.into();
-        if value.len() >= SHORTEST_BYTES && !self.values.contains(&value) {
-            self.values.push(value);
-            self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        for value in spellings(&value.into()) {
+            if value.len() >= SHORTEST_BYTES && !self.values.contains(&value) {
+                self.values.push(value);
+            }
         }
+        self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         self
     }
 
@@ -45,6 +46,54 @@ impl Secrets {
         }
         text
     }
+}
+
+/// How often a value may have been quoted on its way to us: arguments of a tool are JSON within the JSON of a line,
+/// which an error quotes.
+const QUOTED_AT_MOST: usize = 3;
+
+/// A value as it is, and as it is spelled within a string of JSON (with and without the escapes that some writers
+/// use for what is not ASCII) or of Rust's `Debug`, once, twice and three times. For most values these are all the same.
+#[must_use]
+pub fn spellings(value: &str) -> Vec<String> {
+    let mut all = vec![value.to_owned()];
+    let mut from = 0;
+    for _ in 0..QUOTED_AT_MOST {
+        let to = all.len();
+        for at in from..to {
+            let quoted =
+                [in_json(&all[at], false), in_json(&all[at], true), all[at].escape_debug().to_string()];
+            for quoted in quoted {
+                if !all.contains(&quoted) {
+                    all.push(quoted);
+                }
+            }
+        }
+        from = to;
+    }
+    all
+}
+
+/// As it stands between the quotes of a string of JSON.
+fn in_json(value: &str, is_ascii: bool) -> String {
+    let mut quoted = String::with_capacity(value.len());
+    for character in value.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            _ if character < ' ' || is_ascii && !character.is_ascii() => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    quoted.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted
 }
 
 impl fmt::Debug for Secrets {
@@ -63,5 +112,19 @@ mod tests {
         assert_eq!(secrets.redact("a token-long, a token, an abc"), "a [redacted], a [redacted], an abc");
         assert!(matches!(secrets.redact("nothing here"), Cow::Borrowed(_)));
         assert_eq!(format!("{secrets:?}"), "Secrets(2)");
+    }
+
+    #[test]
+    fn w10_a_secret_is_found_however_often_it_was_quoted() {
+        let secrets = Secrets::none().with("p\"a\\s\ns\u{1}é");
+        let json = r#"p\"a\\s\ns\u0001é"#;
+        let ascii = r#"p\"a\\s\ns\u0001\u00e9"#;
+        for once in ["p\"a\\s\ns\u{1}é", json, ascii] {
+            for text in [once.to_owned(), format!("{once:?}"), format!("{:?}", format!("{once:?}"))] {
+                let shown = secrets.redact(&text);
+                assert_eq!(shown.replace(['"', '\\'], ""), "[redacted]", "{text} is {shown}");
+            }
+        }
+        assert_eq!(spellings("token-long"), ["token-long"]);
     }
 }

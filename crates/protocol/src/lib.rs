@@ -32,6 +32,7 @@ pub mod event;
 pub mod id;
 pub mod rpc;
 pub mod session;
+mod texts;
 pub mod usage;
 
 pub use envelope::{Envelope, SessionInfo};
@@ -43,4 +44,5 @@ pub use session::{
     AgentType, External, Origin, Outcome, RunRecord, RunState, SessionData, SessionLimits, SessionState,
     SourceType, TaskId, Timestamp,
 };
+pub use texts::rewrite_texts;
 pub use usage::Usage;
