@@ -160,7 +160,7 @@ impl SessionStore for Breakable {
     fn owner(&self) -> OwnerId {
         self.inner.owner()
     }
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>> {
         self.inner.owner_state(owner)
     }
     fn info(&self) -> StoreInfo {

@@ -60,7 +60,9 @@ impl SessionManager {
         if tree.open_runs == 0 {
             return Ok(CancelAnswer::AtRest);
         }
-        if tree.fence.owner == store.owner() || store.owner_state(&tree.fence.owner) == OwnerState::Dead {
+        if tree.fence.owner == store.owner()
+            || store.owner_state(tree.fence.owner.clone()).await? == OwnerState::Dead
+        {
             return Ok(self.sweep_of_dead_owner().await?.unwrap_or(CancelAnswer::AtRest));
         }
         let command = CommandRow {
@@ -94,7 +96,7 @@ impl SessionManager {
                         None => {}
                     }
                 }
-                if store.owner_state(&tree.fence.owner) == OwnerState::Dead
+                if store.owner_state(tree.fence.owner.clone()).await? == OwnerState::Dead
                     && let Some(gone) = self.sweep_of_dead_owner().await?
                 {
                     return Ok(gone);

@@ -189,7 +189,7 @@ crate::__contract_names! { __contract_list }
 /// When the store breaks the rule, or there is no rule of that name.
 pub fn run<F: Future<Output = Fixture>>(name: &str, factory: impl FnOnce() -> F) {
     let Some(case) = CASES.iter().find(|case| case.name == name) else { panic!("there is no rule {name}") };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { case.run(factory().await).await });
 }
 

@@ -43,7 +43,7 @@ impl SessionManager {
             cursor: from.saturating_sub(1),
             page: VecDeque::new(),
             infos: HashMap::default(),
-            changes: self.inner.store.changes(),
+            changes: self.inner.store.changes_of(root),
             at_rest: false,
         }
     }
@@ -95,7 +95,7 @@ impl Follow {
             // Its end could not be written: nothing of it will come any more.
             return Ok(true);
         }
-        if tree.open_runs > 0 && store.owner_state(&tree.fence.owner) == OwnerState::Dead {
+        if tree.open_runs > 0 && store.owner_state(tree.fence.owner).await? == OwnerState::Dead {
             // Nobody will end these runs but a sweep (L13).
             self.manager.recover().await?;
         }

@@ -195,7 +195,7 @@ impl SessionManager {
         }
         let tree = store.trees(TreeQuery::Root(root)).await?.into_iter().next().ok_or_else(unknown)?;
         let owner = &tree.fence.owner;
-        if *owner != store.owner() && store.owner_state(owner) == OwnerState::Alive {
+        if *owner != store.owner() && store.owner_state(owner.clone()).await? == OwnerState::Alive {
             return Err(Refused::Foreign { id });
         }
         let Taken { state, fence, last_seq, .. } = self.take_over(tree).await?;
@@ -226,7 +226,7 @@ impl SessionManager {
                 let trees = lock(&self.inner.trees);
                 trees.unswept.contains(root) && !trees.by_root.contains_key(root)
             } else {
-                store.owner_state(&found.fence.owner) == OwnerState::Dead
+                store.owner_state(found.fence.owner.clone()).await? == OwnerState::Dead
             };
             if !left_open {
                 continue;

@@ -53,11 +53,12 @@ impl SessionManager {
         let Some(top) = subtree.first() else { return Err(Refused::UnknownSession { id: id.clone() }) };
         let trees = self.inner.store.trees(TreeQuery::Root(top.data.root_id.clone())).await?;
         let store = &self.inner.store;
-        let alive: Vec<&OwnerId> = trees
-            .iter()
-            .map(|tree| &tree.fence.owner)
-            .filter(|owner| store.owner_state(owner) == OwnerState::Alive)
-            .collect();
+        let mut alive: Vec<&OwnerId> = Vec::new();
+        for tree in &trees {
+            if store.owner_state(tree.fence.owner.clone()).await? == OwnerState::Alive {
+                alive.push(&tree.fence.owner);
+            }
+        }
         let running = subtree.iter().find(|record| record.run_state().is_some_and(|run| run.is_open()));
         match running {
             Some(running) if !alive.is_empty() => Err(Refused::StillRunning { id: running.data.id.clone() }),

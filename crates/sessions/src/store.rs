@@ -227,9 +227,9 @@ pub struct EventQuery {
 /// Whether the process behind an owner id lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerState {
-    /// It holds its lock (or it is we).
+    /// It holds its lock or its lease (or it is we).
     Alive,
-    /// Its lock can be taken, so it is dead; no clock was asked.
+    /// Its lock can be taken, or its lease is over by the database's clock.
     Dead,
 }
 
@@ -240,13 +240,16 @@ pub struct StoreInfo {
     pub kind: &'static str,
     /// Where it is, when it is a file.
     pub path: Option<PathBuf>,
+    /// Where it is, when it is a server: an address without a password.
+    pub server: Option<String>,
 }
 
 impl fmt::Display for StoreInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.path {
-            Some(path) => write!(f, "{}", path.display()),
-            None => f.write_str("memory only"),
+        match (&self.path, &self.server) {
+            (Some(path), _) => write!(f, "{}", path.display()),
+            (None, Some(server)) => f.write_str(server),
+            (None, None) => f.write_str("memory only"),
         }
     }
 }
@@ -424,11 +427,21 @@ pub trait SessionStore: Send + Sync + 'static {
     /// hint to look again: several commits may be one change.
     fn changes(&self) -> watch::Receiver<u64>;
 
+    /// The same for one tree, where the store can tell trees apart; by default every commit counts.
+    fn changes_of(&self, root: &SessionId) -> watch::Receiver<u64> {
+        let _ = root;
+        self.changes()
+    }
+
     /// Who we are among the processes that share this store.
     fn owner(&self) -> OwnerId;
 
-    /// Whether that owner lives. Never guesses from a clock (rule L13).
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState;
+    /// Whether that owner lives (rule L13). Never guesses from a clock of ours: it asks what ends with a process
+    /// (a lock), or the clock of the database that holds a lease. A future, because that may be on another machine.
+    ///
+    /// # Errors
+    /// When that cannot be asked; not knowing must not look like death.
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>>;
 
     /// What and where it is.
     fn info(&self) -> StoreInfo;

@@ -64,11 +64,11 @@ impl SessionStore for YourStore {
     fn owner(&self) -> OwnerId {
         self.0.owner()
     }
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>> {
         self.0.owner_state(owner)
     }
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: "yours", path: None }
+        StoreInfo { kind: "yours", path: None, server: None }
     }
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.0.close()

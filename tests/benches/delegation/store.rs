@@ -166,7 +166,7 @@ impl SessionStore for Counted {
         self.inner.owner()
     }
 
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>> {
         self.inner.owner_state(owner)
     }
 

@@ -154,7 +154,7 @@ async fn sweep(manager: &SessionManager, root: SessionId) -> Result<(), StoreErr
     let tree = store.trees(TreeQuery::Root(root)).await?.into_iter().next();
     if let Some(tree) = tree
         && tree.open_runs > 0
-        && store.owner_state(&tree.fence.owner) == OwnerState::Dead
+        && store.owner_state(tree.fence.owner).await? == OwnerState::Dead
     {
         crate::store::end_leftovers(manager.recover().await?).await;
     }

@@ -292,20 +292,20 @@ pub(super) async fn one_of_two_processes_gets_an_id(fixture: Fixture) {
 
 pub(super) async fn l13_an_owner_is_alive_until_it_closes(fixture: Fixture) {
     let store = &fixture.store;
-    assert_eq!(store.owner_state(&store.owner()), OwnerState::Alive);
-    assert_eq!(store.owner_state(&owner("own_never")), OwnerState::Dead);
-    assert_eq!(store.owner_state(&owner("../own")), OwnerState::Dead);
+    assert_eq!(store.owner_state(store.owner()).await.unwrap(), OwnerState::Alive);
+    assert_eq!(store.owner_state(owner("own_never")).await.unwrap(), OwnerState::Dead);
+    assert_eq!(store.owner_state(owner("../own")).await.unwrap(), OwnerState::Dead);
     let Some(other) = other(&fixture) else { return };
     assert_ne!(store.owner(), other.owner());
     for _ in 0..3 {
-        assert_eq!(store.owner_state(&other.owner()), OwnerState::Alive);
-        assert_eq!(other.owner_state(&store.owner()), OwnerState::Alive);
+        assert_eq!(store.owner_state(other.owner()).await.unwrap(), OwnerState::Alive);
+        assert_eq!(other.owner_state(store.owner()).await.unwrap(), OwnerState::Alive);
     }
     other.close().await.unwrap();
     for _ in 0..2 {
-        assert_eq!(store.owner_state(&other.owner()), OwnerState::Dead);
+        assert_eq!(store.owner_state(other.owner()).await.unwrap(), OwnerState::Dead);
     }
-    assert_eq!(store.owner_state(&store.owner()), OwnerState::Alive);
+    assert_eq!(store.owner_state(store.owner()).await.unwrap(), OwnerState::Alive);
 }
 
 pub(super) async fn a_closed_store_refuses_everything(fixture: Fixture) {

@@ -79,12 +79,13 @@ impl SessionStore for DetachedStore {
         self.owner.clone()
     }
 
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
-        if *owner == self.owner { OwnerState::Alive } else { OwnerState::Dead }
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>> {
+        let state = if owner == self.owner { OwnerState::Alive } else { OwnerState::Dead };
+        Box::pin(ready(Ok(state)))
     }
 
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: "none", path: None }
+        StoreInfo { kind: "none", path: None, server: None }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {

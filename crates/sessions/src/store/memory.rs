@@ -451,13 +451,14 @@ impl SessionStore for MemoryStore {
         self.owner.clone()
     }
 
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>> {
         // Nobody else can see this memory: any other owner died with an earlier process.
-        if *owner == self.owner { OwnerState::Alive } else { OwnerState::Dead }
+        let state = if owner == self.owner { OwnerState::Alive } else { OwnerState::Dead };
+        Box::pin(ready(Ok(state)))
     }
 
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: "memory", path: None }
+        StoreInfo { kind: "memory", path: None, server: None }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {

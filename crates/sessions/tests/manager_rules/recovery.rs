@@ -103,7 +103,7 @@ async fn l13_o12_runs_of_a_process_that_died_on_a_shared_file_are_interrupted_on
     // Closing the store lets the lock go as a death would; its runs are still open in the file.
     first.close().await.unwrap();
     drop(first);
-    assert_eq!(second.store().owner_state(&owner), offspring_sessions::store::OwnerState::Dead);
+    assert_eq!(second.store().owner_state(owner).await.unwrap(), offspring_sessions::store::OwnerState::Dead);
     swept(&second, &crash.ids).await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use offspring_protocol::{
     AgentType, Event, MessageId, NodeName, Origin, OwnerId, RunRecord, SessionId, Usage,
     event::{TextDelta, UsageReport},
@@ -298,9 +298,9 @@ impl SessionStore for Watched {
         self.own_name.lock().unwrap().clone().unwrap_or_else(|| self.inner.owner())
     }
 
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
-        if *owner == self.owner() || self.alive.lock().unwrap().contains(owner) {
-            return OwnerState::Alive;
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>> {
+        if owner == self.owner() || self.alive.lock().unwrap().contains(&owner) {
+            return Box::pin(ready(Ok(OwnerState::Alive)));
         }
         self.inner.owner_state(owner)
     }

@@ -49,9 +49,9 @@ async fn a_dropped_store_lets_go_of_its_lock_and_its_reads() {
     let (first, second) = (open(&path), open(&path));
     let owner = first.owner();
     let changes = first.changes();
-    assert_eq!(second.owner_state(&owner), OwnerState::Alive);
+    assert_eq!(second.owner_state(owner.clone()).await.unwrap(), OwnerState::Alive);
     drop(first);
-    assert_eq!(second.owner_state(&owner), OwnerState::Dead);
+    assert_eq!(second.owner_state(owner.clone()).await.unwrap(), OwnerState::Dead);
     drop(changes);
     let left: Vec<_> =
         fs::read_dir(dir.path().join("store.db.owners")).unwrap().map(|entry| entry.unwrap()).collect();

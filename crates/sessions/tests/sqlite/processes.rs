@@ -177,7 +177,7 @@ async fn o24_a_writer_killed_50_times_leaves_a_whole_store_with_all_that_was_ack
             let names = check_tree(&store, &id(root)).await;
             assert!(names.starts_with(acknowledged), "{root}: {names:?} does not hold {acknowledged:?}");
             let owner = store.trees(TreeQuery::Root(id(root))).await.unwrap().remove(0).fence.owner;
-            assert_eq!(store.owner_state(&owner), OwnerState::Dead);
+            assert_eq!(store.owner_state(owner.clone()).await.unwrap(), OwnerState::Dead);
         }
         drop(store);
         check_integrity(&path);
@@ -255,24 +255,24 @@ async fn a_process_that_was_stopped_in_its_turn_makes_others_busy_and_not_hang()
     planted.write(vec![Write::Append(line(&planted.root.id, 1, "x"))]).await.unwrap();
 }
 
-#[test]
-fn l13_an_owner_is_alive_also_when_stopped_and_dead_when_killed() {
+#[tokio::test]
+async fn l13_an_owner_is_alive_also_when_stopped_and_dead_when_killed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.db");
     let store = open(&path);
     let mut other = Other::start("owner", &path, "");
     let owner = OwnerId::new(other.line().unwrap()).unwrap();
-    assert_eq!(store.owner_state(&owner), OwnerState::Alive);
+    assert_eq!(store.owner_state(owner.clone()).await.unwrap(), OwnerState::Alive);
     other.signal(Signal::STOP);
-    assert_eq!(store.owner_state(&owner), OwnerState::Alive);
+    assert_eq!(store.owner_state(owner.clone()).await.unwrap(), OwnerState::Alive);
     other.signal(Signal::CONT);
-    assert_eq!(store.owner_state(&owner), OwnerState::Alive);
+    assert_eq!(store.owner_state(owner.clone()).await.unwrap(), OwnerState::Alive);
     other.kill();
     let lock = dir.path().join(format!("store.db.owners/{owner}.lock"));
     assert!(lock.exists());
-    assert_eq!(store.owner_state(&owner), OwnerState::Dead);
+    assert_eq!(store.owner_state(owner.clone()).await.unwrap(), OwnerState::Dead);
     assert!(!lock.exists(), "the file of a dead owner is removed");
-    assert_eq!(store.owner_state(&owner), OwnerState::Dead);
+    assert_eq!(store.owner_state(owner.clone()).await.unwrap(), OwnerState::Dead);
 }
 
 #[tokio::test]

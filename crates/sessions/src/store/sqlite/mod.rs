@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use offspring_protocol::{Origin, OwnerId, RunRecord, SessionId};
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -231,12 +231,12 @@ impl SessionStore for SqliteStore {
         self.owner.clone()
     }
 
-    fn owner_state(&self, owner: &OwnerId) -> OwnerState {
-        owners::state(&self.owners, owner)
+    fn owner_state(&self, owner: OwnerId) -> BoxFuture<'_, Result<OwnerState, StoreError>> {
+        Box::pin(ready(Ok(owners::state(&self.owners, &owner))))
     }
 
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: "sqlite", path: Some(self.place.path.clone()) }
+        StoreInfo { kind: "sqlite", path: Some(self.place.path.clone()), server: None }
     }
 
     fn space(&self) -> BoxFuture<'_, Result<Space, StoreError>> {
