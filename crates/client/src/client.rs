@@ -301,7 +301,9 @@ impl HarnessClient {
     }
 
     async fn climb(&self) -> Closed {
-        let within = self.limits().shutdown_within;
+        // Nobody is left to answer a `shutdown` once the output has ended: what still lives is a process only.
+        let is_gone = self.inner.hub.is_gone().is_some();
+        let within = if is_gone { Duration::ZERO } else { self.limits().shutdown_within };
         self.inner.hub.closing();
         let shutdown = async {
             // Whatever comes of it: the next steps do not depend on it.
@@ -309,12 +311,12 @@ impl HarnessClient {
         };
         let Some(process) = &self.inner.process else {
             shutdown.await;
-            let _ = tokio::time::timeout(within, self.inner.writer.close()).await;
+            let _ = tokio::time::timeout(self.limits().shutdown_within, self.inner.writer.close()).await;
             return Closed { exit: None };
         };
         let exit = process.stop_after(shutdown, within, ladder(self.limits())).await;
         // The reader has seen the end by now, or sees it at once.
-        let _ = tokio::time::timeout(within, self.inner.rpc.on_disconnect()).await;
+        let _ = tokio::time::timeout(self.limits().shutdown_within, self.inner.rpc.on_disconnect()).await;
         Closed { exit: Some(exit) }
     }
 

@@ -28,6 +28,17 @@ pub enum Keep {
     Nothing,
 }
 
+/// Who reads a turn as it comes, and what becomes of it when they are slow (T11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follower {
+    /// Nobody.
+    Nobody,
+    /// Somebody who has to keep up: a turn that keeps nothing ends when its queue is full.
+    LeftBehind,
+    /// Somebody who is waited for: nothing more is read from the runtime while that queue is full.
+    WaitedFor,
+}
+
 /// What one turn may hold, by kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
@@ -54,14 +65,14 @@ pub(crate) struct Collector {
     missed: u64,
     bytes: usize,
     report: TreeReport,
-    /// Everything that was given to it, to tell silence from speech.
-    seen: u64,
-    /// When the last of them came, as far as the root was idle then: a silence is counted from here.
+    /// When the last came, as far as the root was idle then: a silence is counted from here.
     heard_at: Option<Instant>,
     end: Option<CollectorEnd>,
     /// Woken at each step when somebody follows, else at the steps that change what is waited for.
     waker: Option<Waker>,
-    followed: bool,
+    follower: Follower,
+    /// The queue was full, and is not half empty yet: the reader of the wire waits.
+    is_holding: bool,
     pub(crate) rest: Rest,
 }
 
@@ -98,7 +109,7 @@ pub(crate) enum Awaits {
 }
 
 impl Collector {
-    pub(crate) fn new(root: SessionId, extent: Extent, keep: Keep, followed: bool, room: Room) -> Self {
+    pub(crate) fn new(root: SessionId, extent: Extent, keep: Keep, follower: Follower, room: Room) -> Self {
         Self {
             root,
             extent,
@@ -108,15 +119,15 @@ impl Collector {
             before: Vec::new(),
             notifications: Vec::new(),
             events: Vec::new(),
-            unread: (followed && keep == Keep::Nothing).then(VecDeque::new),
+            unread: (follower != Follower::Nobody && keep == Keep::Nothing).then(VecDeque::new),
             missed: 0,
             bytes: 0,
             report: TreeReport::default(),
-            seen: 0,
             heard_at: None,
             end: None,
             waker: None,
-            followed,
+            follower,
+            is_holding: false,
             rest: Rest::Unasked,
         }
     }
@@ -127,7 +138,6 @@ impl Collector {
 
     /// Takes the next notification of the tree, in wire order (T9).
     pub(crate) fn take(&mut self, notification: Notification) {
-        self.seen += 1;
         if self.end.is_some() {
             self.missed += u64::from(matches!(self.end, Some(CollectorEnd::Lagged)));
             return;
@@ -195,7 +205,7 @@ impl Collector {
         match step {
             TurnStep::Ended(end) if self.end.is_none() => self.finish(CollectorEnd::Turn(end)),
             // A status of the root changes which bound is waited with; those of others need nobody.
-            _ if self.followed || is_root_status => self.wake(),
+            _ if self.follower != Follower::Nobody || is_root_status => self.wake(),
             _ => {}
         }
     }
@@ -205,9 +215,12 @@ impl Collector {
             let cost = notification.cost_bytes();
             let fits =
                 unread.len() < self.room.queue_items && self.bytes + cost <= self.room.queue_bytes.max(cost);
-            if fits {
+            let waits = self.follower == Follower::WaitedFor;
+            if fits || waits {
                 self.bytes += cost;
                 unread.push_back(notification);
+                let is_full = unread.len() >= self.room.queue_items || self.bytes >= self.room.queue_bytes;
+                self.is_holding |= waits && is_full;
             } else {
                 self.missed += 1;
                 self.finish(CollectorEnd::Lagged);
@@ -234,6 +247,7 @@ impl Collector {
 
     fn finish(&mut self, end: CollectorEnd) {
         self.end = Some(end);
+        self.is_holding = false;
         self.wake();
     }
 
@@ -257,8 +271,17 @@ impl Collector {
         }
     }
 
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
+    /// Whether the reader of the wire has to wait for whoever reads this turn.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.is_holding
+    }
+
+    /// From now on nobody is waited for.
+    pub(crate) fn hold_no_more(&mut self) {
+        self.is_holding = false;
+        if self.follower == Follower::WaitedFor {
+            self.follower = Follower::LeftBehind;
+        }
     }
 
     pub(crate) fn heard_at(&self) -> Option<Instant> {
@@ -272,13 +295,20 @@ impl Collector {
     /// What a follower, if there is one, has not seen yet. Without keeping it is taken out; `cursor` counts what
     /// was given.
     pub(crate) fn follow_if_wanted(&mut self, cursor: &mut usize) -> Option<Notification> {
-        if !self.followed {
+        if self.follower == Follower::Nobody {
             return None;
         }
         let next = match &mut self.unread {
             Some(unread) => {
                 let next = unread.pop_front()?;
                 self.bytes -= next.cost_bytes();
+                let Room { queue_items, queue_bytes, .. } = self.room;
+                // Half of it at a time, so that the two do not take turns for every line.
+                if self.is_holding && unread.len() <= queue_items / 2 && self.bytes <= queue_bytes / 2 {
+                    self.is_holding = false;
+                    // While nothing was read nobody was silent.
+                    self.heard_at = self.heard_at.map(|_| Instant::now());
+                }
                 next
             }
             None => self.notifications.get(*cursor)?.clone(),

@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -16,9 +16,10 @@ use offspring_protocol::{
 };
 use offspring_transport::Pending;
 use offspring_tree::{Activity, Notification as Routed, Router, SubscriptionKey, ancestry, turn::Extent};
+use tokio::sync::Notify;
 
 use crate::{
-    collector::{Collector, Keep, Rest, Room},
+    collector::{Collector, Follower, Keep, Rest, Room},
     error::{Gone, GoneHow},
     limits::Limits,
     notification::Notification,
@@ -35,6 +36,11 @@ pub(crate) struct Hub {
     /// Filtered subscriptions, apart from the lock: a filter may call the client.
     filters: Mutex<Vec<Filtered>>,
     next_filter: AtomicU64,
+    /// A turn may hold up the reader of the wire. Written under the lock; looked at before each line, which is no
+    /// reason to take it.
+    is_held: AtomicBool,
+    /// A turn holds it up no more.
+    let_go: Notify,
 }
 
 #[derive(Clone)]
@@ -71,6 +77,12 @@ struct State {
 enum Target {
     Queue(Arc<Queue>),
     Turn(Box<Collector>),
+}
+
+impl Target {
+    fn is_holding(&self) -> bool {
+        matches!(self, Self::Turn(turn) if turn.is_holding())
+    }
 }
 
 /// A request on its way.
@@ -114,7 +126,14 @@ impl Hub {
             closing: false,
             gone: None,
         };
-        Self { state: Mutex::new(state), limits, filters: Mutex::default(), next_filter: AtomicU64::new(0) }
+        Self {
+            state: Mutex::new(state),
+            limits,
+            filters: Mutex::default(),
+            next_filter: AtomicU64::new(0),
+            is_held: AtomicBool::new(false),
+            let_go: Notify::new(),
+        }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -122,6 +141,26 @@ impl Hub {
     }
 
     // What the reader of the wire says.
+
+    /// Returns when no turn wants the runtime held up: at once, unless one was made to
+    /// ([`hold_runtime`](crate::Turn::hold_runtime)).
+    pub(crate) async fn let_read(&self) {
+        while self.is_held.load(Ordering::Relaxed) {
+            let let_go = self.let_go.notified();
+            tokio::pin!(let_go);
+            // Before looking, so that nothing that comes between is missed.
+            let_go.as_mut().enable();
+            let is_held = {
+                let state = self.lock();
+                let is_held = state.targets.values().any(Target::is_holding);
+                self.is_held.store(is_held, Ordering::Relaxed);
+                is_held
+            };
+            if is_held {
+                let_go.await;
+            }
+        }
+    }
 
     /// A notification, in wire order (T9). Never waits (T11).
     pub(crate) fn notification(&self, notification: Notification) {
@@ -174,12 +213,19 @@ impl Hub {
             _ => {}
         }
         let matched = !route.is_unmatched();
+        let mut is_held = false;
         for key in route.matched() {
             match targets.get_mut(key) {
                 Some(Target::Queue(queue)) => queue.push(notification.clone()),
-                Some(Target::Turn(turn)) => turn.take(notification.clone()),
+                Some(Target::Turn(turn)) => {
+                    turn.take(notification.clone());
+                    is_held |= turn.is_holding();
+                }
                 None => {}
             }
+        }
+        if is_held {
+            self.is_held.store(true, Ordering::Relaxed);
         }
         state.reader_waits = false;
         state.rest_is_due |= rest_is_due;
@@ -269,7 +315,15 @@ impl Hub {
 
     /// `shutdown` is about to be written.
     pub(crate) fn closing(&self) {
-        self.lock().closing = true;
+        let mut state = self.lock();
+        state.closing = true;
+        for target in state.targets.values_mut() {
+            if let Target::Turn(turn) = target {
+                turn.hold_no_more();
+            }
+        }
+        drop(state);
+        self.let_go.notify_waiters();
     }
 
     // What callers say.
@@ -314,15 +368,18 @@ impl Hub {
         root: &SessionId,
         extent: Extent,
         keep: Keep,
-        followed: bool,
+        follower: Follower,
     ) -> SubscriptionKey {
         let room = Room {
             turn_bytes: self.limits.turn_bytes,
             queue_items: self.limits.queue_items,
             queue_bytes: self.limits.queue_bytes,
         };
-        let mut turn = Collector::new(root.clone(), extent, keep, followed, room);
+        let mut turn = Collector::new(root.clone(), extent, keep, follower, room);
         let mut state = self.lock();
+        if state.closing {
+            turn.hold_no_more();
+        }
         if let Some(gone) = &state.gone {
             turn.gone(gone);
         }
@@ -352,10 +409,16 @@ impl Hub {
         key: SubscriptionKey,
         look: impl FnOnce(&mut Collector) -> T,
     ) -> Option<T> {
-        match self.lock().targets.get_mut(&key) {
-            Some(Target::Turn(turn)) => Some(look(turn)),
-            _ => None,
+        let mut state = self.lock();
+        let Some(Target::Turn(turn)) = state.targets.get_mut(&key) else { return None };
+        let held = turn.is_holding();
+        let seen = look(turn);
+        match (held, turn.is_holding()) {
+            (false, true) => self.is_held.store(true, Ordering::Relaxed),
+            (true, false) => self.let_go.notify_waiters(),
+            _ => {}
         }
+        Some(seen)
     }
 
     pub(crate) fn end_turn(&self, key: SubscriptionKey) -> Option<Collector> {
@@ -406,7 +469,12 @@ impl Hub {
     fn take_target(&self, key: SubscriptionKey) -> Option<Target> {
         let mut state = self.lock();
         state.router.unsubscribe(key);
-        state.targets.remove(&key)
+        let target = state.targets.remove(&key);
+        drop(state);
+        if target.as_ref().is_some_and(Target::is_holding) {
+            self.let_go.notify_waiters();
+        }
+        target
     }
 
     /// Asks every filter, without any lock: it may call the client. One that panics ends its subscription.

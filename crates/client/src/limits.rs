@@ -37,7 +37,8 @@ pub struct Limits {
     /// [`TurnTooLarge`](crate::ClientError::TurnTooLarge) (T11).
     pub turn_bytes: usize,
     /// Notifications in the queue of one subscription; default 8,192. A full queue gives what it holds, then
-    /// [`Lagged`](crate::SubscriptionEnd::Lagged), and ends (T11).
+    /// [`Lagged`](crate::SubscriptionEnd::Lagged), and ends (T11); that of a turn may hold up its runtime instead:
+    /// [`hold_runtime`](crate::Turn::hold_runtime).
     pub queue_items: usize,
     /// Bytes in the queue of one subscription; default 16 MiB. As `queue_items`.
     pub queue_bytes: usize,

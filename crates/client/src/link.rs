@@ -165,6 +165,7 @@ impl TransportReceiverT for Demultiplexer {
         // What was read is routed before anything is waited for.
         let ended = loop {
             let Self { source, hub, requests, junk, tap, line, .. } = self;
+            hub.let_read().await;
             let mut sort = Sorter { hub, requests, junk, tap: tap.as_deref(), line };
             match source {
                 Source::Bytes(reader) => match reader.next_buffered() {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     client::HarnessClient,
-    collector::{Awaits, Collector, Keep, Rest},
+    collector::{Awaits, Collector, Follower, Keep, Rest},
     error::{ClientError, TurnError},
     hub::Hub,
     notification::Notification,
@@ -31,12 +31,13 @@ pub struct Turn {
     root: SessionId,
     content_blocks: Vec<Box<RawValue>>,
     keep: Keep,
+    holds: bool,
     on_notification: Option<Box<Look>>,
 }
 
 impl Turn {
     pub(crate) fn new(client: HarnessClient, root: SessionId, content_blocks: Vec<Box<RawValue>>) -> Self {
-        Self { client, root, content_blocks, keep: Keep::default(), on_notification: None }
+        Self { client, root, content_blocks, keep: Keep::default(), holds: false, on_notification: None }
     }
 
     /// What the result keeps (default: everything).
@@ -47,9 +48,23 @@ impl Turn {
 
     /// Called with each notification of the turn, in wire order, on the task that runs the turn. A slow one delays
     /// nobody else; with [`Keep::Nothing`] it must keep up with the queue limits, or the turn ends as
-    /// [`Lagged`](ClientError::Lagged) (T11).
+    /// [`Lagged`](ClientError::Lagged) (T11), or holds up the runtime: [`hold_runtime`](Self::hold_runtime).
     pub fn on_notification(mut self, look: impl FnMut(&Notification) + Send + 'static) -> Self {
         self.on_notification = Some(Box::new(look));
+        self
+    }
+
+    /// Waits for whoever reads this turn instead of ending it as [`Lagged`](ClientError::Lagged), so that with
+    /// [`Keep::Nothing`] a slow reader loses nothing and memory stays flat: while
+    /// [`queue_items`](crate::Limits::queue_items) or [`queue_bytes`](crate::Limits::queue_bytes) wait to be read,
+    /// no line is read from the runtime, until half of them have been. What came before the answer to the prompt
+    /// does not count.
+    ///
+    /// Everybody else on this client waits along: answers to requests, whose bounds go on, and all other
+    /// subscriptions. It is for a runtime that serves this turn alone; without it no reader holds up another (T11).
+    /// Closing the client ends the waiting, and `turn_within` does not stand still meanwhile.
+    pub fn hold_runtime(mut self) -> Self {
+        self.holds = true;
         self
     }
 
@@ -100,10 +115,15 @@ impl Turn {
     }
 
     async fn begin(self, extent: Extent, followed: bool) -> Result<TurnStream, TurnError> {
-        let Self { client, root, content_blocks, keep, .. } = self;
+        let Self { client, root, content_blocks, keep, holds, .. } = self;
+        let follower = match (followed, holds) {
+            (false, _) => Follower::Nobody,
+            (true, false) => Follower::LeftBehind,
+            (true, true) => Follower::WaitedFor,
+        };
         let hub = client.hub().clone();
         // T13: subscribed before the prompt is sent, because the receipt comes before the answer.
-        let key = hub.begin_turn(&root, extent, keep, followed);
+        let key = hub.begin_turn(&root, extent, keep, follower);
         let now = Instant::now();
         let mut stream = TurnStream {
             guard: Some(Guard { hub, key }),
@@ -114,7 +134,7 @@ impl Turn {
             message: None,
             began: now,
             answered: now,
-            silent_since: (now, 0),
+            silent_since: now,
             rest: None,
             told: false,
         };
@@ -144,8 +164,8 @@ pub struct TurnStream {
     message: Option<MessageId>,
     began: Instant,
     answered: Instant,
-    /// Since when nothing was heard of the tree, and how much had been heard then.
-    silent_since: (Instant, u64),
+    /// Since when nothing was heard of the tree.
+    silent_since: Instant,
     /// `session/wait`, while it is not answered.
     rest: Option<futures_util::future::BoxFuture<'static, Result<Box<RawValue>, ClientError>>>,
     told: bool,
@@ -212,7 +232,7 @@ impl TurnStream {
 
     fn attach(&mut self, message: MessageId) {
         self.answered = Instant::now();
-        self.silent_since = (self.answered, 0);
+        self.silent_since = self.answered;
         if let Some(Guard { hub, key }) = &self.guard {
             if self.extent == Extent::Tree {
                 // Marked before it is sent, so that the request finds its turn; `session/wait` comes after the
@@ -272,7 +292,7 @@ impl TurnStream {
             match moved {
                 Ok(Step::Notification(notification)) => return Ok(Some(notification)),
                 Ok(Step::Ended) => return Ok(self.next_left()),
-                Ok(Step::Moved) => self.silent_since = (Instant::now(), self.look(|turn| turn.seen())),
+                Ok(Step::Moved) => self.silent_since = Instant::now(),
                 Err(Some(answer)) => self.rest_answered(answer)?,
                 Err(None) => self.overdue(awaits)?,
             }
@@ -293,7 +313,7 @@ impl TurnStream {
         match awaits {
             Awaits::Receipt => Some(after(self.answered, limits.receipt_within)),
             Awaits::RootIdle => Some(after(self.began, limits.turn_within)),
-            Awaits::TreeRest => Some(after(self.silent_since.0, limits.tree_silence)),
+            Awaits::TreeRest => Some(after(self.silent_since, limits.tree_silence)),
             Awaits::Nothing => None,
         }
     }
@@ -310,11 +330,11 @@ impl TurnStream {
                 state,
             }),
             Awaits::TreeRest => {
-                let seen = self.look(|turn| turn.seen());
-                if seen != self.silent_since.1 {
-                    // The bound is one of silence, counted from what was heard last.
-                    let heard = self.look(|turn| turn.heard_at()).unwrap_or_else(Instant::now);
-                    self.silent_since = (heard, seen);
+                // The bound is one of silence, counted from what was heard last.
+                if let Some(heard) =
+                    self.look(|turn| turn.heard_at()).filter(|heard| *heard > self.silent_since)
+                {
+                    self.silent_since = heard;
                     return Ok(());
                 }
                 let open = self.client.hub().open_within(&self.root);

@@ -279,3 +279,17 @@ async fn w7_a_close_ends_every_open_turn_as_closed() {
     );
     assert!(matches!(error.partial.tree.children()[0].runs[..], [ChildRun::Interrupted]));
 }
+
+#[tokio::test]
+async fn w7_nobody_is_asked_to_shut_down_whose_output_has_ended() {
+    // It lives on until its input ends, and says nothing any more.
+    let command =
+        shell(r#"read -r line; answer "$line" '{}'; exec 1>&- 2>&-; while read -r line; do :; done; exit 6"#);
+    let limits = Limits { shutdown_within: Duration::from_secs(60), ..Limits::default() };
+    let harness =
+        soon(Harness::start(HarnessClient::builder().limits(limits), &command, &params())).await.unwrap();
+    let mut all = harness.client().subscribe(&id("r"));
+    assert!(matches!(soon(all.next()).await, Some(Err(SubscriptionEnd::RuntimeGone { .. }))));
+    let closed = soon(harness.close()).await;
+    assert_eq!(closed.exit.unwrap().status, ExitKind::Code(6));
+}
