@@ -1,6 +1,7 @@
 //! `cargo xtask mutants`: do the tests notice a wrong line?
 
 use std::path::Path;
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -21,8 +22,19 @@ const CRATES: [&str; 6] = [
 ];
 /// Percent of the viable mutants that the tests have to notice.
 const LEAST_CAUGHT: f64 = 90.0;
-/// Seconds after which a mutant counts as noticed, because it hangs.
-const TIMEOUT_SECONDS: &str = "60";
+/// Seconds after which a whole test run counts as hanging; the profile of nextest ends a single test long before.
+const TIMEOUT_SECONDS: &str = "240";
+/// A build has none to speak of: one that a busy machine makes slow has noticed nothing.
+const BUILD_TIMEOUT_SECONDS: &str = "1800";
+/// Profile of nextest: it stops at the first failure and bounds each test.
+const NEXTEST_PROFILE: &str = "mutants";
+/// A change to it may end any process that the user may end; its tests run only where they see none but their own.
+const ENDS_PROCESSES: &str = "offspring-process";
+/// Linux: each test in a process namespace of its own, which ends with it, below a shell that reaps. With the rights
+/// of root, else with those that a user namespace lends.
+const NAMESPACES: [&[&str]; 2] = [&[], &["--user", "--map-current-user"]];
+const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+const REAPER: [&str; 3] = ["sh", "-c", r#""$0" "$@"; exit $?"#];
 /// Where each survivor stands with its reason.
 const SURVIVORS: &str = "docs/mutants.md";
 
@@ -31,9 +43,13 @@ pub(crate) struct MutantsArguments {
     /// Only these crates (default: tree, sessions, delegation, client, transport, process).
     #[arg(short, long = "package", value_name = "CRATE")]
     packages: Vec<String>,
-    /// Builds and tests at once.
+    /// Builds and tests at once, each in a copy of the tree that is built from nothing.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// Change the tree itself, one change after the other, and build on what is built: for a worktree in which nobody
+    /// works meanwhile.
+    #[arg(long, conflicts_with = "jobs")]
+    in_place: bool,
     /// Given to cargo-mutants, such as `--file PATH` or `--shard 0/8`.
     #[arg(last = true)]
     rest: Vec<String>,
@@ -88,20 +104,34 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Result
     let packages =
         ["--package", "offspring", "--package", "offspring-process", "--package", "offspring-fake-runtime"];
     let programs = test_run::build(workspace, &[&["build"], &packages[..]].concat(), "debug")?;
-    let mut command = std::process::Command::new(program);
-    // Each job works on a copy of the tree; the tree itself is never changed.
-    command.args(["mutants", "--no-shuffle", "--colors=never", "--timeout", TIMEOUT_SECONDS, "--jobs"]);
-    command.arg(arguments.jobs.to_string()).arg("--output").arg(&output);
-    if test_run::has_nextest(workspace) {
-        command.arg("--test-tool=nextest");
-    }
     let named = arguments.packages.iter().map(String::as_str);
     let packages: Vec<&str> = if arguments.packages.is_empty() { CRATES.to_vec() } else { named.collect() };
+    let mut command = std::process::Command::new(program);
+    command.args(["mutants", "--no-shuffle", "--colors=never", "--timeout", TIMEOUT_SECONDS]);
+    command.args(["--build-timeout", BUILD_TIMEOUT_SECONDS]);
+    command.arg("--output").arg(&output);
+    if arguments.in_place {
+        command.arg("--in-place");
+    } else {
+        command.arg("--jobs").arg(arguments.jobs.to_string());
+    }
+    if test_run::has_nextest(workspace) {
+        command.arg("--test-tool=nextest").env("NEXTEST_PROFILE", NEXTEST_PROFILE);
+    }
+    // Nobody reads a backtrace of what is built here, and linking without it takes half the time.
+    command.env("CARGO_PROFILE_DEV_DEBUG", "false");
+    match namespace() {
+        Some(runner) => _ = command.arg(format!("--cargo-arg=--config={}", runner_setting(&runner)?)),
+        None if packages.contains(&ENDS_PROCESSES) => bail!(
+            "a changed {ENDS_PROCESSES} may end any process of yours, and `unshare` (util-linux) cannot shut its tests away here"
+        ),
+        None => {}
+    }
     for package in packages {
         command.args(["--package", package]);
     }
     programs.hand_to(&mut command);
-    command.args(&arguments.rest).current_dir(workspace.root()).stdin(std::process::Stdio::null());
+    command.args(&arguments.rest).current_dir(workspace.root()).stdin(Stdio::null());
     eprintln!("   $ {}", crate::workspace::shown(&command));
     let status = command.status().context("starting cargo-mutants")?;
 
@@ -115,6 +145,24 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Result
         bail!("cargo-mutants ended with {status}");
     }
     judge(workspace.root(), &report)
+}
+
+/// The program and its arguments that run a test where it sees no process but its own, if the system can.
+fn namespace() -> Option<Vec<&'static str>> {
+    NAMESPACES.iter().find_map(|rights| {
+        let runner = [&NAMESPACE[..], rights, &REAPER].concat();
+        let (unshare, arguments) = runner.split_first()?;
+        let mut command = std::process::Command::new(unshare);
+        command.args(arguments).arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success()).then_some(runner)
+    })
+}
+
+/// As a setting of cargo, which nextest reads too.
+fn runner_setting(runner: &[&str]) -> Result<String> {
+    // A list of JSON strings is one of TOML.
+    let list = serde_json::to_string(runner).context("writing the command that runs a test")?;
+    Ok(format!("target.'cfg(unix)'.runner={list}"))
 }
 
 fn judge(root: &Path, report: &Report) -> Result<()> {
@@ -207,6 +255,32 @@ mod tests {
         assert_eq!(cited_rule(text, 1, 1), None);
         assert_eq!(cited_rule(text, 5, 7), Some("T4".to_owned()));
         assert_eq!(cited_rule(text, 8, 11), Some("L12".to_owned()));
+    }
+
+    #[test]
+    fn the_runner_is_a_setting_that_cargo_can_read() {
+        assert_eq!(
+            runner_setting(&["sh", "-c", r#""$0"; exit $?"#]).unwrap(),
+            r#"target.'cfg(unix)'.runner=["sh","-c","\"$0\"; exit $?"]"#
+        );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_test_run_there_sees_no_process_of_ours_and_its_exit_code_comes_back() {
+        // Where the system cannot, the task says so; there is nothing to look at.
+        let Some(runner) = namespace() else { return };
+        let (unshare, arguments) = runner.split_first().unwrap();
+        let there = |script: String| {
+            let mut command = std::process::Command::new(unshare);
+            command.args(arguments).args(["sh", "-c", &script]).status().unwrap().code()
+        };
+        assert_eq!(there("exit 7".to_owned()), Some(7));
+        let us = std::process::id();
+        assert_eq!(
+            there(format!("test $$ -lt 9 && ! grep -qsz offspring-xtask-{us} /proc/*/environ")),
+            Some(0)
+        );
     }
 
     #[test]

@@ -1,18 +1,14 @@
 //! The end of a runtime in all its forms: closed, dropped, killed at every place, deaf, mute, half dead.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-mod runtime;
 
 use std::{
     path::Path,
     time::{Duration, Instant},
 };
 
+use crate::runtime::{self, gone, harness, params, quick, scripted, shell, soon};
 use offspring_client::{
     ChildRun, ClientError, ExitKind, GoneHow, Harness, HarnessClient, Limits, SessionId, SubscriptionEnd,
 };
-use runtime::{gone, harness, params, quick, scripted, shell, soon};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
@@ -114,7 +110,7 @@ async fn w7_a_grandchild_that_holds_the_pipe_hangs_neither_a_turn_nor_the_close_
         "{error}"
     );
     soon(harness.close()).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let text = std::fs::read_to_string(&pids).unwrap();
     assert_eq!(text.lines().count(), 2);
     for pid in text.lines() {
@@ -191,10 +187,10 @@ async fn w8_a_runtime_that_never_reads_lets_every_caller_go_at_its_bound() {
     let wanted =
         ["session/prompt", "note", "session/working-directory/get", "session/resume", "session/resume"];
     assert_eq!(methods, wanted);
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let began = Instant::now();
     let closed = soon(harness.close()).await;
-    assert!(closed.exit.is_some() && began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(closed.exit.is_some() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     gone(pid).await;
 }
 

@@ -1,6 +1,5 @@
 //! Every script of the conformance kit against this client: through the program `offspring-fake-runtime`, whose path is
 //! in `OFFSPRING_FAKE_RUNTIME`, or in this process where a script lasts longer than a test may.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use std::path::Path;
 use std::time::Duration;

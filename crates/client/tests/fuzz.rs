@@ -3,12 +3,8 @@
 //!
 //! A run of the tests is bounded and the same each time. `OFFSPRING_FUZZ_SECONDS=60` lets each target go on for that
 //! long from a seed of its own; what fails is written below the system's directory for temporary files and named.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-#[path = "model/mod.rs"]
-mod naive;
-mod peer;
-
+use crate::naive;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,

@@ -1,7 +1,4 @@
 //! Runtimes and callers that misbehave, in this process; time is paused.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-mod peer;
 
 use std::{
     sync::{
@@ -11,11 +8,11 @@ use std::{
     time::Duration,
 };
 
+use crate::peer::{Peer, finished, idle, message, receipt, running, started};
 use offspring_client::{
     ClientError, Harness, HarnessClient, Limits, Notification, SessionId, SubscriptionEnd, TurnEnd,
 };
 use offspring_protocol::rpc::OwnedMessage;
-use peer::{Peer, finished, idle, message, receipt, running, started};
 use serde_json::json;
 
 fn id(text: &str) -> SessionId {

@@ -1,5 +1,4 @@
 //! A runtime that dies at every place of a recorded wire: an error of the right type, each time, and no run left open.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use std::time::Duration;
 

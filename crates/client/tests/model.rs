@@ -1,13 +1,8 @@
 //! Random wires to a client and to a naive model of the rules.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-#[path = "model/mod.rs"]
-mod naive;
-mod peer;
 
 use std::cell::Cell;
 
-use naive::{Played, Step};
+use crate::naive::{self, Played, Step};
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},

@@ -1,18 +1,13 @@
 //! Faults that users of like systems reported, each with a test for ours: through a client and, where the fault is
 //! one of processes or pipes, a real process.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-mod peer;
-mod runtime;
 
 use std::{fmt::Write as _, time::Duration};
 
+use crate::peer::{Peer, event, finished, idle, message, receipt, running, started, turn_end};
+use crate::runtime::{harness, params, scripted, soon};
 use offspring_client::{
     ClientError, Harness, HarnessClient, Keep, Limits, Notification, SessionId, SubscriptionEnd,
 };
-use peer::{Peer, event, finished, idle, message, receipt, running, started, turn_end};
-use runtime::{harness, params, scripted, soon};
 use serde_json::json;
 
 fn id(text: &str) -> SessionId {

@@ -1,17 +1,13 @@
 //! What the Python SDK's own tests of its client show, shown of ours: through a real child process. `SDK-TESTS.md`
 //! beside this file says which test is the counterpart of which.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-mod runtime;
 
 use std::time::{Duration, Instant};
 
+use crate::runtime::{gone, harness, params, quick, scripted, shell, soon};
 use offspring_client::{
     ChildRun, ClientError, ExitKind, Harness, HarnessClient, Limits, Notification, RuntimeCommand, SessionId,
     Subscription, SubscriptionEnd, dsh::InitializeParams,
 };
-use runtime::{gone, harness, params, quick, scripted, shell, soon};
 use serde_json::{Value, json};
 
 fn id(text: &str) -> SessionId {
@@ -413,7 +409,7 @@ async fn w8_an_initialize_without_an_answer_is_an_error_with_its_method_and_the_
     let pid = client.process().unwrap().pid();
     let began = Instant::now();
     let error = soon(client.initialize(&params())).await.unwrap_err();
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert!(matches!(&error, ClientError::Timeout { method, .. } if method == "initialize"), "{error}");
     assert!(error.to_string().contains("bridge is still starting"), "{error}");
     // W7: a failed handshake reaps what it started.
@@ -430,7 +426,7 @@ async fn w7_closing_is_bounded_where_nothing_is_answered_and_every_signal_but_on
     let pid = harness.client().process().unwrap().pid();
     let began = Instant::now();
     let closed = soon(harness.close()).await;
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(closed.exit.unwrap().status, ExitKind::Signal(9));
     gone(pid).await;
 }

@@ -1,12 +1,9 @@
 //! Turns against a runtime in this process, whose every line is in the test; time is paused.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-mod peer;
 
 use std::time::Duration;
 
+use crate::peer::{Peer, finished, idle, message, receipt, running, started, turn_end};
 use offspring_client::{ClientError, GoneHow, Keep, Limits, SessionId, SubscriptionEnd, TurnEnd};
-use peer::{Peer, finished, idle, message, receipt, running, started, turn_end};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()

@@ -1,16 +1,13 @@
 //! The wire over WebSocket: the rules of a byte stream, and the one place where it differs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-mod peer;
 
 use std::time::Duration;
 
+use crate::peer::{finished, idle, message, receipt, running, started};
 use futures_util::{SinkExt, StreamExt};
 use offspring_client::{
     ClientError, GoneHow, Harness, HarnessClient, Limits, SessionId, SubscriptionEnd, TurnEnd,
     dsh::InitializeParams,
 };
-use peer::{finished, idle, message, receipt, running, started};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{
@@ -217,7 +214,7 @@ async fn w8_a_server_that_hangs_up_politely_or_not_is_a_typed_end() {
         assert_eq!(gone.how == GoneHow::EndOfOutput, polite, "{error}");
         let began = std::time::Instant::now();
         soon(harness.close()).await;
-        assert!(began.elapsed() < Duration::from_secs(3));
+        assert!(began.elapsed() < Duration::from_secs(10));
     }
 }
 
