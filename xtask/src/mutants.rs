@@ -276,11 +276,11 @@ mod tests {
             command.args(arguments).args(["sh", "-c", &script]).status().unwrap().code()
         };
         assert_eq!(there("exit 7".to_owned()), Some(7));
-        let us = std::process::id();
-        assert_eq!(
-            there(format!("test $$ -lt 9 && ! grep -qsz offspring-xtask-{us} /proc/*/environ")),
-            Some(0)
-        );
+        let ours = std::fs::read_link("/proc/self/ns/pid").unwrap();
+        let elsewhere = format!(r#"test "$(readlink /proc/self/ns/pid)" != "{}""#, ours.display());
+        assert_eq!(there(elsewhere), Some(0));
+        // Its first process is the shell, and /proc shows that one.
+        assert_eq!(there(r#"test "$(cat /proc/1/comm)" = sh"#.to_owned()), Some(0));
     }
 
     #[test]

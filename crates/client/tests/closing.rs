@@ -110,7 +110,7 @@ async fn w7_a_grandchild_that_holds_the_pipe_hangs_neither_a_turn_nor_the_close_
         "{error}"
     );
     soon(harness.close()).await;
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let text = std::fs::read_to_string(&pids).unwrap();
     assert_eq!(text.lines().count(), 2);
     for pid in text.lines() {
@@ -140,7 +140,7 @@ async fn w7_a_runtime_that_closes_its_output_and_lives_is_gone_for_its_callers_a
     // Whoever calls now is told at once.
     let began = Instant::now();
     assert!(matches!(harness.client().wait(&id("root")).await, Err(ClientError::RuntimeGone(_))));
-    assert!(began.elapsed() < Duration::from_millis(100));
+    assert!(began.elapsed() < Duration::from_secs(1));
     let closed = soon(harness.close()).await;
     assert_eq!(closed.exit.unwrap().status, ExitKind::Signal(9));
     runtime::gone(pid).await;
@@ -190,7 +190,7 @@ async fn w8_a_runtime_that_never_reads_lets_every_caller_go_at_its_bound() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let began = Instant::now();
     let closed = soon(harness.close()).await;
-    assert!(closed.exit.is_some() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(closed.exit.is_some() && began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     gone(pid).await;
 }
 
