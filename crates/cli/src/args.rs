@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Run(crate::run::Run),
     /// Run a root once more, all of it or only what failed.
     Rerun(crate::rerun::Rerun),
+    /// Serve a pool to clients of dsh runtimes.
+    Serve(crate::serve::Serve),
     /// Prompt a session of a dsh runtime and show what it and its children do.
     Drive(Box<crate::drive::Drive>),
     /// Show what a recorded wire of a runtime says.

@@ -36,6 +36,7 @@ mod run;
 mod schema;
 mod screen;
 mod search;
+mod serve;
 mod show;
 mod signals;
 mod silence;
@@ -112,6 +113,7 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(run) => run::run(db, run).await,
         Command::Rerun(rerun) => rerun::rerun(db, rerun).await,
+        Command::Serve(serve) => serve::serve(db, serve).await,
         Command::Drive(drive) => drive::drive(*drive).await,
         Command::Replay(replay) => replay::replay(&replay).await,
         Command::Ls(ls) => ls::ls(db, &ls).await,

@@ -301,7 +301,7 @@ pub(crate) fn check(manifest: &Manifest, node: &NodeName, prompt: &str) -> Resul
 }
 
 /// The pool, and what kills all its programs at once.
-async fn open(
+pub(crate) async fn open(
     manifest: &Manifest,
     place: &Place,
     again: Option<&Again>,

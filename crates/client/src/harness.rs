@@ -45,7 +45,7 @@ impl Harness {
     /// # Errors
     /// [`ClientError`]; the client is closed then.
     pub async fn over(client: HarnessClient, params: &InitializeParams) -> Result<Self, ClientError> {
-        let InitializeResult { server_info } = client.initialize(params).await?;
+        let InitializeResult { server_info, .. } = client.initialize(params).await?;
         Ok(Self { client, server: Arc::new(server_info) })
     }
 

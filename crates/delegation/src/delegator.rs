@@ -214,23 +214,38 @@ impl Delegator {
         prompt: Prompt,
         options: RootOptions,
     ) -> Result<RootRun, Refused> {
+        let recall = options.recall.clone();
+        let title = options.title.clone().or_else(|| Some(title(&prompt.text)));
+        let new = self.new_root(&node, RootOptions { title, ..options });
+        let root = self.manager.create_root(new).await?;
+        let recalling = recall.map(|recall| self.recall(root.session().id.clone(), recall));
+        Ok(drive::root(self.clone(), root, node, prompt, recalling))
+    }
+
+    /// Makes the root of a new tree that waits for its first prompt
+    /// ([`prompt_root`](Self::prompt_root)). There is nothing in it to take results from again.
+    ///
+    /// # Errors
+    /// [`Refused`], and then nothing exists.
+    pub async fn create_root(&self, node: &Node, options: RootOptions) -> Result<Arc<SessionInfo>, Refused> {
+        self.manager.create_resting_root(self.new_root(node, options)).await
+    }
+
+    fn new_root(&self, node: &Node, options: RootOptions) -> NewRoot {
         let limits = self.limits.narrowed_by(&options.limits);
-        let limits = match &node {
+        let limits = match node {
             Node::Agent(agent) => limits.narrowed_by(&agent.limits()),
             Node::Team(_) | Node::TeamRun(_) => limits,
         };
-        let new = NewRoot {
+        NewRoot {
             cwd: options.cwd,
-            title: options.title.or_else(|| Some(title(&prompt.text))),
+            title: options.title,
             limits,
             metadata: options.metadata,
             id: options.id,
             origin: options.origin,
             ..NewRoot::new(node.name().clone(), node.agent_type())
-        };
-        let root = self.manager.create_root(new).await?;
-        let recalling = options.recall.map(|recall| self.recall(root.session().id.clone(), recall));
-        Ok(drive::root(self.clone(), root, node, prompt, recalling))
+        }
     }
 
     fn recall(&self, root: SessionId, recall: Recall) -> Recalling {
@@ -269,8 +284,9 @@ impl Delegator {
     }
 }
 
-/// The first line of a prompt, shortened, as a title.
-fn title(prompt: &str) -> String {
+/// The first line of a prompt, shortened, as a title for its session.
+#[must_use]
+pub fn title(prompt: &str) -> String {
     const LONGEST: usize = 80;
     let line = prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     match line.char_indices().nth(LONGEST) {

@@ -7,7 +7,7 @@ use futures_util::{
     future::{BoxFuture, pending},
 };
 use offspring_protocol::{
-    Event, Outcome, RunId, SessionInfo, SessionLimits, control::MemberResult, event::TextDelta,
+    Event, MessageId, Outcome, RunId, SessionInfo, SessionLimits, control::MemberResult, event::TextDelta,
 };
 use offspring_sessions::{
     AnnouncedChild, Answer, CancelScope, MAX_REPEATED_BYTES, RootSession, RunContext, RunEnd, RunError,
@@ -70,10 +70,12 @@ impl Token {
         }
     }
 
-    async fn start(self, prompt: &str) -> Result<StartedRun, StoreError> {
-        match self {
-            Self::Root(root) => root.start(prompt).await,
-            Self::Child(child) => child.start(prompt).await,
+    async fn start(self, prompt: &str, prompt_id: Option<MessageId>) -> Result<StartedRun, StoreError> {
+        match (self, prompt_id) {
+            (Self::Root(root), Some(id)) => root.start_answering(prompt, id).await,
+            (Self::Root(root), None) => root.start(prompt).await,
+            (Self::Child(child), Some(id)) => child.start_answering(prompt, id).await,
+            (Self::Child(child), None) => child.start(prompt).await,
         }
     }
 
@@ -135,7 +137,7 @@ fn lost(session: &SessionInfo, error: &JoinError) -> MemberResult {
     }
 }
 
-async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -> MemberResult {
+async fn drive(delegator: Delegator, token: Token, node: Node, mut prompt: Prompt) -> MemberResult {
     let session = Arc::clone(token.session());
     let stop = token.stop_requested();
     let wall = token.limits().max_wall_ms.map(Duration::from_millis);
@@ -147,7 +149,7 @@ async fn drive(delegator: Delegator, token: Token, node: Node, prompt: Prompt) -
             return result(&session, ended, Err(error));
         }
     };
-    let StartedRun { context, end } = match token.start(&prompt.text).await {
+    let StartedRun { context, end } = match token.start(&prompt.text, prompt.id.take()).await {
         Ok(started) => started,
         Err(error) => return result(&session, Err(error.clone()), Err(error.into())),
     };

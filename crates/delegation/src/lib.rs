@@ -62,7 +62,7 @@ pub mod view;
 pub mod workers;
 
 pub use context::AgentContext;
-pub use delegator::{Delegator, DelegatorOptions, RootOptions, RootResult, RootRun, UnknownNode};
+pub use delegator::{Delegator, DelegatorOptions, RootOptions, RootResult, RootRun, UnknownNode, title};
 pub use factory::{BuildError, NodeFactory, NodeSpec, Variable};
 pub use node::{Agent, Node, OnExit, Prompt, RefusedPrompt, Team, TeamRun};
 pub use recall::Recall;

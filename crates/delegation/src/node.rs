@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use offspring_protocol::{AgentType, NodeName, SessionLimits, SourceType};
+use offspring_protocol::{AgentType, MessageId, NodeName, SessionLimits, SourceType};
 use offspring_sessions::{Answer, RunContext, RunError};
 
 /// What a node is asked.
@@ -16,17 +16,20 @@ use offspring_sessions::{Answer, RunContext, RunError};
 pub struct Prompt {
     /// The text.
     pub text: Arc<str>,
+    /// Names it, when it was stored before its run
+    /// ([`receive_prompt`](offspring_sessions::SessionManager::receive_prompt)).
+    pub id: Option<MessageId>,
 }
 
 impl From<&str> for Prompt {
     fn from(text: &str) -> Self {
-        Self { text: text.into() }
+        Self { text: text.into(), id: None }
     }
 }
 
 impl From<String> for Prompt {
     fn from(text: String) -> Self {
-        Self { text: text.into() }
+        Self { text: text.into(), id: None }
     }
 }
 

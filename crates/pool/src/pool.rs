@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use offspring_delegation::{
     Delegator, DelegatorOptions, Node, Prompt, RefusedPrompt, RootOptions, RootRun, SlotLimits, UnknownNode,
 };
-use offspring_protocol::{NodeName, SessionId, SessionLimits, control::MemberResult};
+use offspring_protocol::{NodeName, SessionId, SessionInfo, SessionLimits, control::MemberResult};
 use offspring_sessions::{
     Cancelled, ManagerOptions, Recovered, Refused, SessionManager, SessionStore, StoreError,
 };
@@ -159,6 +159,35 @@ impl Pool {
         let node = self.node(node)?;
         self.check(&node, &prompt)?;
         Ok(self.delegator.run_root(node, prompt, options).await?)
+    }
+
+    /// Makes the root of a new tree for a node (the entry if none is named); it waits for its first
+    /// [`prompt`](Self::prompt). The bounds of `options` narrow the pool's own.
+    ///
+    /// # Errors
+    /// [`PromptError`], and then nothing exists.
+    pub async fn create(
+        &self,
+        node: Option<&NodeName>,
+        options: RootOptions,
+    ) -> Result<Arc<SessionInfo>, PromptError> {
+        let node = self.node(node)?;
+        Ok(self.delegator.create_root(&node, options).await?)
+    }
+
+    /// Whether the node of a session can be asked this, without asking it.
+    ///
+    /// # Errors
+    /// As [`prompt`](Self::prompt).
+    pub async fn check_prompt(&self, session: &SessionId, prompt: &Prompt) -> Result<(), PromptError> {
+        let node = self.node_of(session).await?;
+        self.check(&node, prompt)
+    }
+
+    /// The node to which a prompt goes that names none.
+    #[must_use]
+    pub const fn entry(&self) -> Option<&NodeName> {
+        self.entry.as_ref()
     }
 
     /// A follow-up to a root that is at rest (rule L12).

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`head`] | what routing needs to know of a notification, read in one pass over its frame |
 //! | [`calls`] | params and results of the requests a client sends |
+//! | [`more`] | what a server of ours answers beyond the runtimes |
 //! | [`notice`] | what the notifications say, parsed when somebody looks |
 //!
 //! A runtime sends four notifications: [`SESSION_EVENT`], [`SESSION_STATUS`], [`SUBAGENT_STARTED`] and
@@ -12,6 +13,7 @@
 
 pub mod calls;
 pub mod head;
+pub mod more;
 pub mod notice;
 
 pub use calls::{
@@ -49,6 +51,14 @@ pub const SUBAGENT_FINISHED: &str = "subagent.finished";
 
 /// Event type: messages came into the session's inbox, which is the durable receipt of a prompt (rule T13).
 pub const INBOX_SPLICED: &str = "agent/inbox/spliced";
+/// Event type: a message of the user goes into a turn.
+pub const USER_MESSAGE: &str = "user/message";
+/// Event type: a model turn begins.
+pub const TURN_START: &str = "turn/start";
+/// Event type: the assistant calls a tool.
+pub const TOOL_CALL: &str = "tool/call";
+/// Event type: what a tool gave back.
+pub const TOOL_RESULT: &str = "tool/result";
 /// Event type: a whole message of the assistant.
 pub const ASSISTANT_MESSAGE: &str = "assistant/message";
 /// Event type: a model turn ended.

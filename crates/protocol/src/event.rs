@@ -82,10 +82,12 @@ impl RawEvent {
             parent_session_id: Option<&'a SessionId>,
             #[serde(skip_serializing_if = "str::is_empty")]
             prompt: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            prompt_id: Option<&'a MessageId>,
         }
-        let RunStarted { session_id, run_id, agent_name, parent_session_id, .. } = started;
-        let parent_session_id = parent_session_id.as_ref();
-        let started = Started { session_id, run_id, agent_name, parent_session_id, prompt };
+        let RunStarted { session_id, run_id, agent_name, parent_session_id, prompt_id, .. } = started;
+        let (parent_session_id, prompt_id) = (parent_session_id.as_ref(), prompt_id.as_ref());
+        let started = Started { session_id, run_id, agent_name, parent_session_id, prompt, prompt_id };
         Self::new("run_started", written_around(&started, prompt))
     }
 
@@ -192,6 +194,10 @@ fn written_around(body: &impl Serialize, text: &str) -> Box<RawValue> {
 }
 
 events! {
+    /// A prompt was taken in and waits for its run.
+    PromptReceived(PromptReceived) = "prompt_received",
+    /// A prompt that was taken in gets no run.
+    PromptDropped(PromptDropped) = "prompt_dropped",
     /// A run of this session begins (rules L10, L12).
     RunStarted(RunStarted) = "run_started",
     /// This session delegates: a child session exists and is stored (rules L1, L2).
@@ -255,6 +261,30 @@ pub struct RunStarted {
     /// What was asked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
+    /// Which [`PromptReceived`] this run answers, if one was stored before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<MessageId>,
+}
+
+/// A prompt was taken in and is stored: a run will answer it, or a [`PromptDropped`] says why none does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptReceived {
+    /// Names the prompt.
+    pub prompt_id: MessageId,
+    /// What is asked.
+    pub text: String,
+}
+
+/// A prompt that was taken in gets no run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptDropped {
+    /// Which one.
+    pub prompt_id: MessageId,
+    /// Why, for people.
+    pub message: String,
+    /// Why, for programs: `cancelled`, `owner_lost`, `refused`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
 }
 
 /// Which kind of call made a child (RFC-0028).

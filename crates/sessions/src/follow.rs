@@ -76,6 +76,24 @@ impl Follow {
         }
     }
 
+    /// Returns when the store may have more; a hint, and an owner's death gives none.
+    pub(crate) async fn changed(&mut self) {
+        let _ = tokio::time::timeout(LOOK_AGAIN, self.changes.changed()).await;
+    }
+
+    /// The next envelope that is in the store now; `None` when there is no more. Waits for nothing else.
+    pub(crate) async fn stored(&mut self) -> Result<Option<Arc<Envelope>>, StoreError> {
+        if self.page.is_empty() {
+            self.changes.mark_unchanged();
+            self.read().await?;
+        }
+        let next = self.page.pop_front();
+        if let Some(envelope) = &next {
+            self.cursor = envelope.seq;
+        }
+        Ok(next)
+    }
+
     /// The number of the last envelope that was given.
     #[must_use]
     pub const fn cursor(&self) -> u64 {

@@ -66,6 +66,7 @@ mod live;
 mod load;
 pub mod manager;
 mod project;
+mod prompts;
 mod query;
 pub mod retention;
 mod roots;
@@ -73,6 +74,7 @@ mod rows;
 pub mod run;
 pub mod silence;
 pub mod store;
+mod tail;
 mod writer;
 
 pub use bus::{Bus, Lagged, Notice, QueueLimits, RoutingCost, Scope, Subscription};
@@ -92,3 +94,4 @@ pub use run::{
 };
 pub use silence::{Silence, Waiting};
 pub use store::{MemoryStore, SessionRecord, SessionStore, StoreError};
+pub use tail::Tail;

@@ -39,6 +39,16 @@ impl SessionManager {
         pending.map(RootSession::new).ok_or(Refused::Closing)
     }
 
+    /// Makes the root of a new tree without a run: it waits for its first prompt.
+    ///
+    /// # Errors
+    /// As [`create_root`](Self::create_root).
+    pub async fn create_resting_root(&self, mut new: NewRoot) -> Result<Arc<SessionInfo>, Refused> {
+        let origin = new.origin.take();
+        let data = self.root_data(new).await?;
+        Ok(self.new_tree_row(data, None, origin, false).await?.0)
+    }
+
     pub(crate) async fn root_data(&self, new: NewRoot) -> Result<SessionData, Refused> {
         self.refuse_when_closing()?;
         if let Some(cwd) = &new.cwd {

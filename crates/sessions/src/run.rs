@@ -178,7 +178,20 @@ macro_rules! startable {
             /// # Errors
             /// When the tree's store failed before.
             pub async fn start(self, prompt: &str) -> Result<StartedRun, StoreError> {
-                self.0.start(prompt).await
+                self.0.start(prompt, None).await
+            }
+
+            /// As [`start`](Self::start), as the answer to a prompt that was stored before
+            /// ([`SessionManager::receive_prompt`]).
+            ///
+            /// # Errors
+            /// When the tree's store failed before.
+            pub async fn start_answering(
+                self,
+                prompt: &str,
+                prompt_id: MessageId,
+            ) -> Result<StartedRun, StoreError> {
+                self.0.start(prompt, Some(prompt_id)).await
             }
 
             /// Ends the run before it started, as cancelled or failed.
@@ -213,7 +226,7 @@ impl Pending {
         RunEnd(self.0.take())
     }
 
-    async fn start(self, prompt: &str) -> Result<StartedRun, StoreError> {
+    async fn start(self, prompt: &str, prompt_id: Option<MessageId>) -> Result<StartedRun, StoreError> {
         let core = Arc::clone(self.core());
         // From here on whatever happens, this future's drop included, ends the run.
         let end = self.into_end();
@@ -224,6 +237,7 @@ impl Pending {
             agent_name: info.agent_name.clone(),
             parent_session_id: info.parent.clone(),
             prompt: String::new(),
+            prompt_id,
         };
         let status = StatusChanged { state: SessionState::Running, outcome: None };
         let lines = smallvec![

@@ -217,6 +217,7 @@ async fn o5_a_start_or_an_end_that_is_sent_again_changes_nothing() {
                 agent_name: name("peer_agent"),
                 parent_session_id: Some(own.clone()),
                 prompt: "x".to_owned(),
+                prompt_id: None,
             };
             started.context.emit(Event::RunStarted(said)).await.unwrap();
             for _ in 0..2 {

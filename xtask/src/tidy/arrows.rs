@@ -9,7 +9,6 @@ use super::source_text::{SourceFile, line_of, word_positions};
 use crate::workspace::{Metadata, Package, Workspace};
 
 /// The arrows. A crate may also use whatever its targets may use, and nothing else of the house.
-/// `server` is in the plan and not built yet.
 const ARROWS: &[(&str, &[&str])] = &[
     ("offspring-protocol", &[]),
     ("offspring-process", &[]),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::more::Capabilities;
 use crate::{MessageId, SessionId};
 
 /// Params of [`initialize`](super::INITIALIZE).
@@ -32,6 +33,9 @@ pub struct InitializeResult {
     /// Who answers. The version that 0.2.1rc2 gives is not that of its package.
     #[serde(default)]
     pub server_info: Option<ServerInfo>,
+    /// What it can do beyond the runtimes; a runtime says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
 }
 
 /// Who a runtime says it is.

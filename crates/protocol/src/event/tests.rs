@@ -100,6 +100,7 @@ fn what_is_written_from_a_borrowed_text_is_the_same() {
             agent_name: NodeName::new("a").unwrap(),
             parent_session_id: parent,
             prompt: prompt.to_owned(),
+            prompt_id: prompt.is_empty().then(|| MessageId::new("p").unwrap()),
         };
         let whole = RawEvent::from(&Event::RunStarted(started.clone()));
         let started = RunStarted { prompt: String::new(), ..started };

@@ -32,6 +32,14 @@ pub mod code {
     pub const CLOSING: i64 = -32005;
     /// Ours: the store did not answer in time; asking again may help.
     pub const STORE_BUSY: i64 = -32006;
+    /// Ours: the connection has to call `initialize` first.
+    pub const NOT_INITIALIZED: i64 = -32007;
+    /// Ours: the session exists and was not opened on this connection, or is open on it already.
+    pub const SESSION_EXISTS: i64 = -32008;
+    /// Ours: another process that lives owns the session's tree.
+    pub const FOREIGN: i64 = -32009;
+    /// Ours: the session was cancelled while this was asked, and asking again is of no use.
+    pub const CANCELLED: i64 = -32010;
 }
 
 /// Why a call failed, as its peer says.

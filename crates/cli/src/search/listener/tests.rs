@@ -68,6 +68,7 @@ fn everything_that_was_said_is_searched() {
         agent_name: "n".parse().unwrap(),
         parent_session_id: None,
         prompt: "first\nfind X here\r\nlast".to_owned(),
+        prompt_id: None,
     };
     let call = ToolCallStart {
         tool_call_id: "c".parse().unwrap(),
