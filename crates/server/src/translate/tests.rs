@@ -53,7 +53,7 @@ impl Tree {
     }
 
     fn idle(&mut self, session: &str) -> Vec<Value> {
-        self.told(session, "status_changed", json!({"state": "idle", "outcome": "completed"}))
+        self.told(session, "status_changed", &json!({"state": "idle", "outcome": "completed"}))
     }
 }
 
