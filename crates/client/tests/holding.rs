@@ -1,12 +1,9 @@
 //! A turn whose slow reader holds up the runtime, against a runtime in this process; time is paused.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
-
-mod peer;
 
 use std::time::Duration;
 
+use crate::peer::{Peer, finished, idle, message, receipt, running, started};
 use offspring_client::{ClientError, Harness, Keep, Limits, SessionId, TurnStream};
-use peer::{Peer, finished, idle, message, receipt, running, started};
 use tokio::time::{Instant, sleep, timeout};
 
 const QUEUED: usize = 8;

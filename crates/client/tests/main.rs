@@ -5,6 +5,7 @@
 mod closing;
 mod conformance;
 mod fuzz;
+mod holding;
 mod hostile;
 mod killed;
 #[path = "model.rs"]
@@ -20,3 +21,16 @@ mod runtime;
 mod sdk_counterparts;
 mod turns;
 mod websocket;
+
+/// One that is not named above would be compiled by nobody.
+#[test]
+fn every_file_beside_this_one_is_a_part_of_it() {
+    let (named, beside) = (include_str!("main.rs"), concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
+    for file in std::fs::read_dir(beside).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if path.extension().is_some_and(|extension| extension == "rs") && name != "main" {
+            assert!(named.contains(&format!("\nmod {name};")), "main.rs names no {name}");
+        }
+    }
+}
