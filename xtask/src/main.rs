@@ -13,6 +13,7 @@ mod differential;
 mod fetch;
 mod mutants;
 mod peers;
+mod postgres;
 mod test_run;
 mod test_totals;
 mod tidy;

@@ -6,10 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use crate::fetch::Fetched;
+use crate::postgres::{self, Server};
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
@@ -43,6 +44,8 @@ enum Source {
     /// Packages of PyPI, all pinned by the requirements; an interpreter that finds them is handed over, and one file
     /// among them.
     PyPi { packages: &'static PyPackages, python: &'static str, program: &'static str },
+    /// A PostgreSQL server, started for this run and handed over by its URL.
+    Postgres,
 }
 
 const PEERS: &[Peer] = &[
@@ -83,6 +86,7 @@ const PEERS: &[Peer] = &[
             program: "OFFSPRING_DSH_RUNTIME",
         },
     },
+    Peer { name: "postgres", needed_for: "the store that many hosts share", source: Source::Postgres },
 ];
 
 /// What happens to tests whose peer could not be fetched.
@@ -102,6 +106,8 @@ pub(crate) struct Prepared {
     pub(crate) variables: Vec<(String, String)>,
     /// Peers to do without.
     pub(crate) missing: Vec<String>,
+    /// Stopped when this is dropped, and when this process ends in any other way.
+    server: Option<Server>,
 }
 
 impl Prepared {
@@ -136,7 +142,8 @@ pub(crate) fn prepare(workspace: &Workspace, policy: PeerPolicy) -> Result<Prepa
 /// `cargo xtask peers`: fetches what is missing and prints what the tests are handed, for a shell.
 pub(crate) fn print(workspace: &Workspace) -> Result<()> {
     let prepared = prepare(workspace, PeerPolicy::Optional)?;
-    for (name, value) in &prepared.variables {
+    // The server ends with this program.
+    for (name, value) in prepared.variables.iter().filter(|(name, _)| *name != postgres::URL_VARIABLE) {
         println!("export {name}='{}'", value.replace('\'', "'\\''"));
     }
     if !prepared.missing.is_empty() {
@@ -166,6 +173,15 @@ where
             }
             Source::Browser { names, variable } => {
                 prepared.take(peer, variable, browser(names, variable)?, policy)?;
+            }
+            Source::Postgres => {
+                let programs = postgres::programs()?;
+                if let Fetched::Ready(programs) = &programs {
+                    let server = Server::start(programs, false).context("starting a PostgreSQL server")?;
+                    prepared.variables.push((postgres::URL_VARIABLE.to_owned(), server.url()));
+                    prepared.server = Some(server);
+                }
+                prepared.take(peer, postgres::PROGRAMS_VARIABLE, programs, policy)?;
             }
             Source::Cargo { tool, variable } => prepared.take(peer, variable, fetch(tool)?, policy)?,
             Source::PyPi { packages, python, program } => match packages.ensure()? {
@@ -211,12 +227,12 @@ fn browser(names: &[&str], variable: &str) -> Result<Fetched<PathBuf>> {
 }
 
 /// Whether packages of the system can be installed: as root, on Debian.
-fn may_install() -> bool {
+pub(crate) fn may_install() -> bool {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
     is_root && Path::new("/etc/debian_version").exists()
 }
 
-fn install(package: &str) -> bool {
+pub(crate) fn install(package: &str) -> bool {
     eprintln!("   installing {package} with the system's packages; this takes a minute");
     // Bounded: a mirror that hangs must not keep the tests waiting for ever.
     let apt = |arguments: &[&str]| {

@@ -16,6 +16,10 @@ use tokio::sync::watch;
 
 mod detached;
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod prefix;
 mod room;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -254,7 +258,8 @@ impl fmt::Display for StoreInfo {
     }
 }
 
-/// Why a store did not do what it was asked. Nothing of a refused batch is written.
+/// Why a store did not do what it was asked. Nothing of a refused batch is written, but for what
+/// [`Undecided`](StoreError::Undecided) says.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -354,6 +359,30 @@ pub enum StoreError {
         /// Why.
         detail: String,
     },
+    /// Its server could not be reached for longer than the bound. What was acknowledged before is in it.
+    #[error("the store {store} cannot be reached (for {} s), nothing of this was written: {detail}", waited.as_secs())]
+    Unreachable {
+        /// Which store.
+        store: String,
+        /// How long we tried.
+        waited: Duration,
+        /// What the system or the server said last.
+        detail: String,
+    },
+    /// The connection was lost while a batch was being committed, and the server could not be asked in time what became
+    /// of it: all of it is written or nothing. Reading what it wrote tells.
+    #[error(
+        "the connection to the store {store} was lost during a write, and whether it is written could not be found out \
+         in {} s: {detail}", waited.as_secs()
+    )]
+    Undecided {
+        /// Which store.
+        store: String,
+        /// How long we tried.
+        waited: Duration,
+        /// What the system or the server said last.
+        detail: String,
+    },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -366,7 +395,7 @@ pub trait SessionStore: Send + Sync + 'static {
     /// Writes all of the batch or nothing. Checks, in this order, per batch: the fence, then each write.
     ///
     /// # Errors
-    /// Any [`StoreError`]; then nothing of the batch is stored.
+    /// Any [`StoreError`]; then nothing of the batch is stored, but for what [`StoreError::Undecided`] says.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>>;
 
     /// Makes us the owner of a tree whose present epoch is `from_epoch` and gives the new fence.

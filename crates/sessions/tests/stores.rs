@@ -1,4 +1,5 @@
 //! The contract suite on the stores of this crate.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking; the helpers of some features do")]
 
 use offspring_sessions::{MemoryStore, contract::Fixture};
 
@@ -18,5 +19,25 @@ mod sqlite {
         let dir = tempfile::tempdir().unwrap();
         let open = || SqliteStore::open(dir.path().join("store.db"), SqliteOptions::default()).unwrap();
         Fixture::new(open()).with_other(open()).keeping(dir)
+    });
+}
+
+#[cfg(feature = "postgres")]
+#[path = "postgres/place.rs"]
+mod place;
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use offspring_sessions::store::postgres::{PostgresOptions, PostgresStore};
+
+    use super::*;
+
+    offspring_sessions::store_contract!(|| async {
+        let name = std::thread::current().name().unwrap_or("contract").to_owned();
+        let Some(server) = place::server(&name) else { return Fixture::new(MemoryStore::new()) };
+        let address = place::fresh(&server);
+        let options = PostgresOptions { connections: 3, ..PostgresOptions::default() };
+        let open = || PostgresStore::open(&address, options);
+        Fixture::new(open().await.unwrap()).with_other(open().await.unwrap())
     });
 }

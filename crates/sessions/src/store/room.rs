@@ -40,6 +40,8 @@ pub enum Unreclaimed {
     Reader,
     /// Other programs write to the store, and building it anew would have kept them waiting too long.
     Writers,
+    /// A database server keeps the room for what comes next, and decides itself when old bytes are written over.
+    Server,
     /// Building the store anew needs as much room again as what it holds.
     NoRoom {
         /// What the store says.
@@ -55,6 +57,9 @@ impl fmt::Display for Unreclaimed {
             }
             Self::Writers => f.write_str(
                 "other programs are using the store, and building it anew takes too long for them",
+            ),
+            Self::Server => f.write_str(
+                "the database server keeps the room for what comes next, and writes over what was deleted when it likes",
             ),
             Self::NoRoom { detail } => {
                 write!(f, "building the store anew needs as much room again as it holds: {detail}")

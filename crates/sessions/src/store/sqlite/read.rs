@@ -14,12 +14,10 @@ use super::{code, fault::Fault, kind, long};
 use crate::store::{
     CommandRow, EventQuery, Fence, LogRow, MAX_PAGE_BYTES, SessionQuery, SessionRecord, TreeQuery,
     TreeRecord, TreeSize,
+    prefix::{PREFIX_LIMIT, after_prefix},
 };
 
 type Map<K, V> = HashMap<K, V, RandomState>;
-
-/// How many sessions a [`SessionQuery::Prefix`] gives.
-const PREFIX_LIMIT: usize = 20;
 
 const RUN_COLUMNS: &str = "r.id, r.ordinal, r.state, r.error, r.input_tokens, r.output_tokens, r.cached_tokens, \
      r.cost_micro_usd, r.messages, r.process, r.opened_at, r.ended_at, r.left_out_bytes";
@@ -76,23 +74,8 @@ pub(super) fn sessions(conn: &Connection, query: &SessionQuery) -> Result<Vec<Se
         SessionQuery::Roots { limit } => records(conn, &ROOTS, [sql_limit(*limit)]),
         SessionQuery::Children(id) => records(conn, &CHILDREN, [id.as_str()]),
         SessionQuery::Subtree(id) => records(conn, &SUBTREE, [id.as_str()]),
-        SessionQuery::Prefix(prefix) => {
-            records(conn, &PREFIX, (prefix, after_prefix(prefix), sql_limit(PREFIX_LIMIT)))
-        }
+        SessionQuery::Prefix(prefix) => records(conn, &PREFIX, (prefix, after_prefix(prefix), PREFIX_LIMIT)),
     }
-}
-
-/// The smallest string greater than all that start with this one; `None` if there is none.
-fn after_prefix(prefix: &str) -> Option<String> {
-    let mut rest = prefix.to_owned();
-    while let Some(last) = rest.pop() {
-        // Surrogates are no characters: the range skips them.
-        if let Some(next) = (last..=char::MAX).nth(1) {
-            rest.push(next);
-            return Some(rest);
-        }
-    }
-    None
 }
 
 fn sql_limit(limit: usize) -> i64 {
@@ -389,18 +372,4 @@ fn optional<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>, Faul
 
 fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Fault> {
     optional(row, column)?.ok_or_else(|| Fault::Row(format!("column {column} is empty")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn t1_the_range_of_a_prefix_ends_before_the_first_id_that_does_not_start_with_it() {
-        assert_eq!(after_prefix("ses"), Some("set".into()));
-        assert_eq!(after_prefix(""), None);
-        assert_eq!(after_prefix("\u{10FFFF}"), None);
-        assert_eq!(after_prefix("a\u{10FFFF}"), Some("b".into()));
-        assert_eq!(after_prefix("\u{D7FF}"), Some("\u{E000}".into()));
-    }
 }
