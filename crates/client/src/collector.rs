@@ -1,5 +1,8 @@
 //! One turn as the reader of the wire fills it (T11–T13). Pure: no I/O, no clock.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::VecDeque, sync::Arc, task::Waker};
 
 use offspring_protocol::{
