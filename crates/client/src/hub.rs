@@ -1,5 +1,8 @@
 //! Where everything that the runtime says meets everybody who listens. One lock, held for a routing step.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},

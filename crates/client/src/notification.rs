@@ -228,6 +228,39 @@ pub(crate) mod tests {
         }
     }
 
+    pub(crate) fn event(session: &str, kind: &str, data: &str) -> Notification {
+        let line = format!(
+            r#"{{"method":"session.event","params":{{"sessionId":"{session}","event":{{"type":"{kind}","data":{data}}}}}}}"#
+        );
+        notification(1, &line)
+    }
+
+    /// The receipt of the message `m` in the session `r`.
+    pub(crate) fn receipt() -> Notification {
+        event("r", "agent/inbox/spliced", r#"{"inserted":[{"id":"m","role":"user"}]}"#)
+    }
+
+    /// A message of an agent; all of one letter cost the same.
+    pub(crate) fn text(session: &str, text: &str) -> Notification {
+        let data = format!(r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#);
+        event(session, "assistant/message", &data)
+    }
+
+    pub(crate) fn status(session: &str, word: &str) -> Notification {
+        let params = format!(r#"{{"sessionId":"{session}","status":"{word}"}}"#);
+        notification(1, &format!(r#"{{"method":"session.status","params":{params}}}"#))
+    }
+
+    pub(crate) fn started(parent: &str, child: &str) -> Notification {
+        let params = format!(r#"{{"parentSessionId":"{parent}","childSessionId":"{child}"}}"#);
+        notification(1, &format!(r#"{{"method":"subagent.started","params":{params}}}"#))
+    }
+
+    pub(crate) fn finished(parent: &str, child: &str) -> Notification {
+        let params = format!(r#"{{"parentSessionId":"{parent}","childSessionId":"{child}","status":"ok"}}"#);
+        notification(1, &format!(r#"{{"method":"subagent.finished","params":{params}}}"#))
+    }
+
     #[test]
     fn t1_ids_are_found_in_the_frame_and_escaped_ones_beside_it() {
         let line =

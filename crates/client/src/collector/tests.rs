@@ -7,37 +7,13 @@ use std::{
 use offspring_transport::SharedDiagnostics;
 
 use super::*;
-use crate::{error::GoneHow, notification::tests::notification, result::ChildRun};
+use crate::{
+    error::GoneHow,
+    notification::tests::{event, receipt, started, status, text},
+    result::ChildRun,
+};
 
 const LARGE: Room = Room { turn_bytes: 1 << 20, queue_items: 1 << 10, queue_bytes: 1 << 20 };
-
-fn event(session: &str, kind: &str, data: &str) -> Notification {
-    let line = format!(
-        r#"{{"method":"session.event","params":{{"sessionId":"{session}","event":{{"type":"{kind}","data":{data}}}}}}}"#
-    );
-    notification(1, &line)
-}
-
-fn receipt() -> Notification {
-    event("r", "agent/inbox/spliced", r#"{"inserted":[{"id":"m","role":"user"}]}"#)
-}
-
-/// All texts of one letter cost the same.
-fn text(session: &str, text: &str) -> Notification {
-    let data = format!(r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#);
-    event(session, "assistant/message", &data)
-}
-
-fn status(session: &str, word: &str) -> Notification {
-    let line =
-        format!(r#"{{"method":"session.status","params":{{"sessionId":"{session}","status":"{word}"}}}}"#);
-    notification(1, &line)
-}
-
-fn started() -> Notification {
-    let line = r#"{"method":"subagent.started","params":{"parentSessionId":"r","childSessionId":"c"}}"#;
-    notification(1, line)
-}
 
 fn collector(extent: Extent, keep: Keep, follower: Follower, room: Room) -> Collector {
     Collector::new(SessionId::new("r").unwrap(), extent, keep, follower, room)
@@ -304,7 +280,7 @@ fn a_turn_wakes_who_follows_at_each_step_and_who_waits_for_its_end_where_a_bound
         assert!(wakes(&mut turn, &attach));
         assert_eq!(wakes(&mut turn, &|turn| turn.take(text("r", "x"))), each);
         assert_eq!(wakes(&mut turn, &|turn| turn.take(status("c", "idle"))), each);
-        assert_eq!(wakes(&mut turn, &|turn| turn.take(started())), each);
+        assert_eq!(wakes(&mut turn, &|turn| turn.take(started("r", "c"))), each);
         assert!(wakes(&mut turn, &|turn| turn.take(status("r", "running"))));
         assert!(wakes(&mut turn, &|turn| turn.take(status("r", "idle"))));
         assert!(wakes(&mut turn, &|turn| _ = turn.tree_at_rest()));
@@ -320,7 +296,7 @@ fn a_turn_wakes_who_follows_at_each_step_and_who_waits_for_its_end_where_a_bound
 #[test]
 fn t13_a_runtime_that_goes_interrupts_what_is_open_and_the_first_end_stays() {
     let mut turn = begun(Extent::Tree, Keep::Everything, Follower::Nobody, LARGE);
-    turn.take(started());
+    turn.take(started("r", "c"));
     turn.gone(&gone(GoneHow::EndOfOutput));
     turn.gone(&gone(GoneHow::Closed));
     assert!(turn.is_ended() && turn.awaits() == Awaits::Nothing);
@@ -332,7 +308,7 @@ fn t13_a_runtime_that_goes_interrupts_what_is_open_and_the_first_end_stays() {
 
     // A turn that had ended has ended well; a child that outlived it is interrupted all the same.
     let mut turn = begun(Extent::Root, Keep::Everything, Follower::Nobody, LARGE);
-    turn.take(started());
+    turn.take(started("r", "c"));
     turn.take(status("r", "idle"));
     turn.gone(&gone(GoneHow::EndOfOutput));
     assert!(turn.failure().is_none());
@@ -345,7 +321,7 @@ fn t13_a_runtime_that_goes_interrupts_what_is_open_and_the_first_end_stays() {
 fn t13_a_runtime_that_goes_before_its_answer_is_taken_in_had_said_what_it_had_said() {
     for ends in [true, false] {
         let mut turn = collector(Extent::Root, Keep::Everything, Follower::Nobody, LARGE);
-        for one in [receipt(), started(), text("r", "mine")] {
+        for one in [receipt(), started("r", "c"), text("r", "mine")] {
             turn.take(one);
         }
         if ends {
