@@ -143,7 +143,35 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use tokio::io::ReadBuf;
+
     use super::*;
+
+    /// Says how much it is asked for, and gives nothing.
+    struct Asked(usize);
+
+    impl AsyncRead for Asked {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.0 = into.remaining();
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn as_much_is_read_at_once_as_a_pipe_holds() {
+        let mut reader = FrameReader::new(Asked(0));
+        assert_eq!(reader.next().await.unwrap(), None);
+        assert_eq!(reader.get_ref().0, 65_536);
+    }
 
     #[tokio::test]
     async fn w1_what_was_read_is_given_before_anything_is_waited_for() {

@@ -174,3 +174,20 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         Ok(outcome?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_frame_is_queued_once_and_its_memory_given_back_a_usual_one_is_kept() {
+        let kept = 2 * HIGH_WATER_BYTES;
+        for (queued, after) in [(1000, 1000), (kept, kept), (kept + 1, 0)] {
+            let mut writer = FrameWriter::new(tokio::io::sink());
+            writer.feed(&vec![b'x'; queued - 1]).await.unwrap();
+            assert_eq!((writer.queued_bytes(), writer.queue.capacity()), (queued, queued));
+            writer.flush().await.unwrap();
+            assert_eq!((writer.queued_bytes(), writer.queue.capacity()), (0, after));
+        }
+    }
+}

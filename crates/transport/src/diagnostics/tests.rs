@@ -131,3 +131,13 @@ fn w3_shared_diagnostics_survive_a_panic_of_who_held_them() {
     shared.note(1, Junk::UnknownId, b"x");
     assert_eq!(shared.snapshot().counts().unknown_id, 1);
 }
+
+#[test]
+fn w3_shared_diagnostics_count_blank_lines_apart_from_junk() {
+    let shared = SharedDiagnostics::default();
+    shared.note_blank();
+    shared.note_blank();
+    shared.note(3, Junk::UnknownId, b"x");
+    let seen = shared.snapshot();
+    assert_eq!((seen.blank_lines(), seen.counts().total(), seen.last_lines().len()), (2, 1, 1));
+}
