@@ -4,15 +4,19 @@
 //! folded, sessions at work last. Elsewhere each change is a plain line of its own.
 
 mod rows;
+pub(crate) mod wire;
 
 use std::{
+    collections::VecDeque,
     io::{self, IsTerminal},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use offspring_protocol::{SessionId, SessionInfo};
-use offspring_sessions::{QueueLimits, Scope, SessionManager, SessionRecord, StoreError, Subscription, ids};
+use offspring_protocol::{Envelope, SessionId, SessionInfo};
+use offspring_sessions::{
+    Lagged, QueueLimits, Scope, SessionManager, SessionRecord, StoreError, Subscription, ids,
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -72,14 +76,18 @@ impl Live {
         heard: Subscription,
         quiet: bool,
     ) -> Self {
+        let pool = Pool { manager: manager.clone(), root: root.id.clone(), heard };
+        Self::over(root, Some(pool), quiet)
+    }
+
+    fn over(root: &Arc<SessionInfo>, pool: Option<Pool>, quiet: bool) -> Self {
         let mut tree = Tree::default();
         tree.add(root, ids::now());
         let tree = Arc::new(Mutex::new(tree));
         let (stop, stopped) = watch::channel(false);
-        let can_redraw = io::stderr().is_terminal() && !paint::is_dumb();
-        let screen = (!quiet && can_redraw).then(Arc::<Screen>::default);
-        let view = View { manager: manager.clone(), root: root.id.clone(), tree: Arc::clone(&tree) };
-        let drawing = view.draw(heard, screen.clone(), stopped);
+        let screen = (!quiet && can_redraw()).then(Arc::<Screen>::default);
+        let view = View { pool, tree: Arc::clone(&tree) };
+        let drawing = view.draw(screen.clone(), stopped);
         let runtime = tokio::runtime::Handle::current();
         // Away from the threads of the runtime: a terminal that is held must not hold up the run.
         let drawing = (!quiet).then(|| tokio::task::spawn_blocking(move || runtime.block_on(drawing)));
@@ -142,20 +150,27 @@ fn tell_painted(line: &Painted) {
     crate::text::tell_as_is(&painted(line));
 }
 
+/// Whether rows can be redrawn in place.
+fn can_redraw() -> bool {
+    io::stderr().is_terminal() && !paint::is_dumb()
+}
+
 /// What draws.
 struct View {
-    manager: SessionManager,
-    root: SessionId,
+    /// Where it hears of the tree, unless somebody else tells the tree.
+    pool: Option<Pool>,
     tree: Arc<Mutex<Tree>>,
 }
 
+/// A run of a pool.
+struct Pool {
+    manager: SessionManager,
+    root: SessionId,
+    heard: Subscription,
+}
+
 impl View {
-    async fn draw(
-        self,
-        mut heard: Subscription,
-        screen: Option<Arc<Screen>>,
-        mut stopped: watch::Receiver<bool>,
-    ) {
+    async fn draw(mut self, screen: Option<Arc<Screen>>, mut stopped: watch::Receiver<bool>) {
         let mut redraw = tokio::time::interval(if screen.is_some() { REDRAW } else { LISTEN });
         redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut resized = signal(SignalKind::window_change()).ok();
@@ -165,12 +180,14 @@ impl View {
                 biased;
                 () = window_changes(resized.as_mut()), if screen.is_some() => {}
                 _ = redraw.tick() => {
-                    let silent = lock(&self.tree).listen(|id| self.manager.silence(id));
-                    if screen.is_none() {
-                        silent.iter().for_each(tell_painted);
+                    if let Some(Pool { manager, .. }) = &self.pool {
+                        let silent = lock(&self.tree).listen(|id| manager.silence(id));
+                        if screen.is_none() {
+                            silent.iter().for_each(tell_painted);
+                        }
                     }
                 }
-                envelopes = heard.recv_many() => {
+                envelopes = heard(self.pool.as_mut()) => {
                     match envelopes {
                         Ok(Some(envelopes)) => {
                             for envelope in envelopes {
@@ -183,7 +200,6 @@ impl View {
                         Ok(None) => return,
                         Err(lagged) => {
                             tracing::info!(lagged.missed, "the live view was too slow; it goes on with what is stored");
-                            heard = hear(&self.manager);
                             if let Err(error) = self.catch_up(screen.is_none()).await {
                                 tracing::warn!(%error, "the live view cannot catch up");
                             }
@@ -202,8 +218,10 @@ impl View {
     }
 
     /// Takes the states of all sessions from the store.
-    async fn catch_up(&self, print: bool) -> Result<(), StoreError> {
-        for record in self.manager.subtree(&self.root).await? {
+    async fn catch_up(&mut self, print: bool) -> Result<(), StoreError> {
+        let Some(pool) = &mut self.pool else { return Ok(()) };
+        pool.heard = hear(&pool.manager);
+        for record in pool.manager.subtree(&pool.root).await? {
             let Some(run) = &record.last_run else { continue };
             let (state, opened) = (run.state, run.opened_at);
             let took = state.outcome().and_then(|_| look::wall(&record));
@@ -224,6 +242,14 @@ impl View {
             }
         }
         Ok(())
+    }
+}
+
+/// What happened next; never anything where nothing is heard.
+async fn heard(pool: Option<&mut Pool>) -> Result<Option<VecDeque<Arc<Envelope>>>, Lagged> {
+    match pool {
+        Some(pool) => pool.heard.recv_many().await,
+        None => std::future::pending().await,
     }
 }
 

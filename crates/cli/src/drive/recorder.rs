@@ -1,6 +1,7 @@
 //! `--trace`: the wire as it was, one line of JSON for each of its lines.
 
 use std::{
+    borrow::Cow,
     fs::{File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -14,6 +15,7 @@ use offspring_process::Secrets;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::secrets::{redact_json, redact_text};
 use crate::failure::{Failure, reason};
 
 /// Writes what passes by. Readable by its owner only: prompts and answers are in it.
@@ -59,8 +61,13 @@ impl Recorder {
 
     pub(crate) fn frame(&self, direction: Direction, frame: &[u8]) {
         let text = String::from_utf8_lossy(frame);
-        let text = self.secrets.redact(&text);
-        let msg = serde_json::from_str::<&RawValue>(&text).ok();
+        let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
+        let text = if is_json {
+            Cow::Owned(redact_json(&self.secrets, &text))
+        } else {
+            redact_text(&self.secrets, &text)
+        };
+        let msg = is_json.then(|| serde_json::from_str::<&RawValue>(&text).ok()).flatten();
         let line = Line {
             t: self.began.elapsed().as_secs_f64(),
             dir: match direction {

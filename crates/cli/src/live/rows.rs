@@ -98,6 +98,39 @@ impl Tree {
         Some(row.report())
     }
 
+    /// A session that stands in another place from now on, with its row.
+    pub(super) fn place(&mut self, info: &Arc<SessionInfo>, since: Timestamp) {
+        let place = self.add(info, since);
+        if self.rows[place].info != *info {
+            self.rows[place].info = Arc::clone(info);
+            self.drawn.clear();
+        }
+    }
+
+    /// The state of a session from now on; a run that begins after another has a time of its own.
+    pub(super) fn enter(&mut self, session: &SessionId, state: RunState, at: Timestamp) {
+        let Some(place) = self.places.get(session) else { return };
+        let row = &mut self.rows[*place];
+        match state {
+            RunState::Ended(_) => row.took = Some(between(row.since, at)),
+            _ if row.took.take().is_some() => row.since = at,
+            _ => {}
+        }
+        row.state = state;
+    }
+
+    /// A session of the tree.
+    pub(super) fn info(&self, session: &SessionId) -> Option<&Arc<SessionInfo>> {
+        self.places.get(session).map(|place| &self.rows[*place].info)
+    }
+
+    /// The last line of what a session said.
+    pub(super) fn say(&mut self, session: &SessionId, text: &str) {
+        if let Some(place) = self.places.get(session) {
+            self.rows[*place].say(text);
+        }
+    }
+
     /// What is stored of each run: how long it took is the same wherever it is shown.
     pub(super) fn settle(&mut self, records: &[SessionRecord]) {
         for record in records {
