@@ -257,6 +257,24 @@ fn the_prompt_is_missing_empty_or_not_text() {
 }
 
 #[test]
+fn a_runtime_or_its_trace_is_not_what_it_should_be() {
+    let mut mistake =
+        Mistake::new().with("notes.txt", "not a trace\n").with("silent.jsonl", "{\"dir\":\"mark\"}\n");
+    mistake.says("drive_no_runtime", &["drive", "x"]);
+    mistake.says("drive_runtime_missing", &["drive", "--runtime", "./no-such-runtime --profile sdk", "x"]);
+    mistake.says("drive_runtime_without_quotes", &["drive", "--runtime", "cat", "-u", "x"]);
+    mistake.says("drive_prompt_missing", &["drive", "--runtime", "cat"]);
+    mistake.says("drive_resumes_nothing", &["drive", "--runtime", "cat", "--resume", "x"]);
+    mistake.says("drive_passes_a_value", &["drive", "--runtime", "cat", "--pass", "KEY=value", "x"]);
+    mistake.says("drive_patch_missing", &["drive", "--runtime", "cat", "--patch", "none.yml", "x"]);
+    mistake.says("drive_trace_in_the_way", &["drive", "--runtime", "cat", "--trace", "notes.txt", "x"]);
+    mistake.says("replay_missing", &["replay", "none.jsonl"]);
+    mistake.says("replay_no_trace", &["replay", "notes.txt"]);
+    mistake.says("replay_nothing_prompted", &["replay", "silent.jsonl"]);
+    mistake.stdin.clear();
+}
+
+#[test]
 fn the_prompt_is_too_long() {
     let mut mistake = Mistake::new()
         .with("small.yaml", "agents:\n  a: {type: command, command: [cat]}\nlimits: {max_prompt_bytes: 10}\n")

@@ -90,7 +90,7 @@ pub(crate) struct Drive {
     /// Go on with a runtime that says it did not load all it was told to.
     #[arg(long)]
     pub(crate) allow_inactive_plugins: bool,
-    /// End the turn as failed when the session is not idle after so many seconds.
+    /// End the turn as failed when it is not over after so many seconds; with `--tree`: the tree's.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
     /// Record every line that is sent and received; values of passed variables are taken out.

@@ -12,15 +12,21 @@ use offspring_client::{
     ChildReport, ChildRun, HarnessClient, Limits, Notification, SessionId, TreeReport,
     dsh::{self, PromptParams, notice},
 };
-use offspring_protocol::rpc::Message;
+use offspring_protocol::rpc::{Id, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::io::AsyncWriteExt;
 
 use crate::{
     failure::{Failure, reason},
-    text::{counted, finish, finish_json, plain},
+    text::{counted, finish, finish_json, plain, tell},
 };
+
+/// So many lines of junk are shown, the last of them, and so many bytes of each.
+const JUNK_LINES: usize = 10;
+const JUNK_BYTES: usize = 80;
+/// Sessions that are deeper are told by a number.
+const INDENTED_AT_MOST: usize = 40;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -28,7 +34,9 @@ use crate::{
     offspring replay wire.jsonl --session review-1 --json | jq .tree\n\n\
     A trace is what `offspring drive --trace` writes: a line of JSON for each line of the wire, with `dir` (`c2s` to the \
     runtime, `s2c` from it) and `msg`, or `raw` for what is no JSON. Every notification is credited to sessions as it \
-    would have been live.")]
+    would have been live. A last line that was cut off is said and left out.\n\n\
+    Exit codes: 0 it was replayed, also without a last line that was cut off, 1 it did not work, 2 wrong use, or what is given \
+    is no trace.")]
 pub(crate) struct Replay {
     /// The trace.
     pub(crate) trace: PathBuf,
@@ -52,11 +60,14 @@ struct Line<'a> {
 /// What a trace holds.
 #[derive(Default)]
 struct Trace {
-    /// What the runtime wrote, but for its answers.
-    said: Vec<String>,
-    prompted: Vec<SessionId>,
+    /// What the runtime wrote, but for its answers, and in which lines of the file.
+    said: Vec<(usize, String)>,
+    /// Prompts that were not refused, by the ids of their requests.
+    prompted: Vec<(Id, SessionId)>,
     requests: u64,
     answers: u64,
+    /// The last line of the file, when it was cut off.
+    cut: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -68,11 +79,26 @@ struct Report<'a> {
     outside: usize,
     /// Lines that are no messages.
     junk: u64,
+    /// The last of them.
+    junk_lines: Vec<JunkLine>,
+    /// The last line of the file, when it was cut off and left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_line: Option<usize>,
     requests: u64,
     answers: u64,
     final_response: Option<String>,
     finish_reason: Option<String>,
     tree: Vec<Session<'a>>,
+}
+
+/// A line that is no message.
+#[derive(Serialize)]
+struct JunkLine {
+    /// Of the file.
+    line: usize,
+    why: String,
+    /// Its beginning.
+    excerpt: String,
 }
 
 #[derive(Serialize)]
@@ -89,14 +115,20 @@ pub(crate) async fn replay(args: &Replay) -> Result<ExitCode, Failure> {
     let trace = read(&args.trace)?;
     let root = match &args.session {
         Some(id) => SessionId::new(id).map_err(|bad| Failure::usage(format!("--session: {bad}")))?,
-        None => trace.prompted.first().cloned().ok_or_else(|| {
+        None => trace.prompted.first().map(|(_, session)| session.clone()).ok_or_else(|| {
             Failure::usage(format!(
-                "{}: no session is prompted in it; name one with --session",
+                "{}: no session is prompted in it, or each prompt was refused; name one with --session",
                 args.trace.display()
             ))
         })?,
     };
-    let Routed { all, tree, junk } = route(&trace, &root).await?;
+    if let Some(line) = trace.cut {
+        tell(&format!(
+            "warning: {}: line {line}, the last, was cut off and is left out",
+            args.trace.display()
+        ));
+    }
+    let Routed { all, tree, junk, junk_lines } = route(&trace, &root).await?;
     let children = TreeReport::of(&tree);
     let sessions = nested(&root, children.children(), &tree);
     let own = |kind: &str| {
@@ -109,6 +141,8 @@ pub(crate) async fn replay(args: &Replay) -> Result<ExitCode, Failure> {
         notifications: tree.len(),
         outside: all.saturating_sub(tree.len()),
         junk,
+        junk_lines,
+        cut_line: trace.cut,
         requests: trace.requests,
         answers: trace.answers,
         final_response: own(dsh::ASSISTANT_MESSAGE).and_then(|data| notice::assistant_text(&data)),
@@ -127,27 +161,42 @@ fn read(path: &Path) -> Result<Trace, Failure> {
     }
     let text = std::fs::read(path).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().count();
+    let is_ended = text.ends_with('\n');
     let mut trace = Trace::default();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let line: Line<'_> = serde_json::from_str(line).map_err(|_| {
-            Failure::usage(format!(
-                "{file}, line {}: this is no line of a trace: it has to be a JSON object with `dir`, and `msg` or `raw`",
-                at + 1
-            ))
-        })?;
+        let number = at + 1;
+        let line: Line<'_> = match serde_json::from_str(line) {
+            Ok(line) => line,
+            // Whoever wrote it was ended in the middle of it.
+            Err(error) if error.is_eof() && number == lines && !is_ended && number > 1 => {
+                trace.cut = Some(number);
+                break;
+            }
+            Err(_) => {
+                return Err(Failure::usage(format!(
+                    "{file}, line {number}: this is no line of a trace: it has to be a JSON object with `dir`, and `msg` or `raw`"
+                )));
+            }
+        };
         let said = line.msg.map(RawValue::get).or(line.raw.as_deref()).unwrap_or_default();
         let message = Message::classify(said.as_bytes()).map(|incoming| incoming.message);
         match (line.dir, message) {
-            ("c2s", Ok(Message::Request { method, params, .. })) => {
+            ("c2s", Ok(Message::Request { id, method, params })) => {
                 trace.requests += 1;
                 let prompt = params.filter(|_| method == dsh::SESSION_PROMPT);
                 let prompt =
                     prompt.and_then(|params| serde_json::from_str::<PromptParams>(params.get()).ok());
-                trace.prompted.extend(prompt.map(|prompt| prompt.session_id));
+                trace.prompted.extend(prompt.map(|prompt| (id, prompt.session_id)));
             }
-            ("s2c", Ok(Message::Response { .. })) => trace.answers += 1,
+            ("s2c", Ok(Message::Response { id, outcome })) => {
+                trace.answers += 1;
+                if outcome.is_err() {
+                    trace.prompted.retain(|(prompt, _)| *prompt != id);
+                }
+            }
             // A line feed in it would make two lines of what was one.
-            ("s2c", _) => trace.said.push(said.replace('\n', " ")),
+            ("s2c", _) => trace.said.push((number, said.replace('\n', " "))),
             _ => {}
         }
     }
@@ -160,17 +209,19 @@ struct Routed {
     /// Those of the tree.
     tree: Vec<Notification>,
     junk: u64,
+    junk_lines: Vec<JunkLine>,
 }
 
 async fn route(trace: &Trace, root: &SessionId) -> Result<Routed, Failure> {
     let room = usize::MAX / 4;
-    let limits = Limits { queue_items: room, queue_bytes: room, frame_bytes: room, ..Limits::default() };
+    let mut limits = Limits { queue_items: room, queue_bytes: room, frame_bytes: room, ..Limits::default() };
+    (limits.diagnostics.lines, limits.diagnostics.line_bytes) = (JUNK_LINES, JUNK_BYTES);
     let (mut runtime, output) = tokio::io::duplex(64 * 1024);
     let client = HarnessClient::builder().limits(limits).connect(output, tokio::io::sink());
     let mut of_tree = client.subscribe(root);
     let mut of_all = client.subscribe_filtered(|_| true);
     let say = async {
-        for line in &trace.said {
+        for (_, line) in &trace.said {
             runtime.write_all(line.as_bytes()).await?;
             runtime.write_all(b"\n").await?;
         }
@@ -191,8 +242,17 @@ async fn route(trace: &Trace, root: &SessionId) -> Result<Routed, Failure> {
     };
     let (said, (tree, all)) = tokio::join!(say, hear);
     said?;
-    let junk = client.diagnostics().junk.counts().total();
-    Ok(Routed { all, tree, junk })
+    let junk = client.diagnostics().junk;
+    let kept = junk.last_lines().filter_map(|kept| {
+        let said = usize::try_from(kept.line).ok()?.checked_sub(1)?;
+        let excerpt = String::from_utf8_lossy(&kept.head);
+        Some(JunkLine {
+            line: trace.said.get(said)?.0,
+            why: kept.why.to_string(),
+            excerpt: if kept.cut { format!("{excerpt}…") } else { excerpt.into_owned() },
+        })
+    });
+    Ok(Routed { all, tree, junk: junk.counts().total(), junk_lines: kept.collect() })
 }
 
 /// The root and what is below it, each child under its parent.
@@ -236,6 +296,12 @@ fn word(run: &ChildRun) -> String {
     }
 }
 
+/// A chain of ten thousand is shown in a hundred thousand columns by nobody.
+fn indent(depth: usize) -> String {
+    let spaces = "  ".repeat(depth.min(INDENTED_AT_MOST));
+    if depth > INDENTED_AT_MOST { format!("{spaces}[{depth}] ") } else { spaces }
+}
+
 fn picture(report: &Report<'_>) -> String {
     let mut text = String::new();
     for session in &report.tree {
@@ -247,7 +313,7 @@ fn picture(report: &Report<'_>) -> String {
         let _ = writeln!(
             text,
             "{}{}  {}  {}",
-            "  ".repeat(session.depth),
+            indent(session.depth),
             plain(session.session),
             counted(session.events, "event", "events"),
             plain(&runs)
@@ -260,5 +326,12 @@ fn picture(report: &Report<'_>) -> String {
         report.outside,
         counted(usize::try_from(report.junk).unwrap_or(usize::MAX), "line", "lines"),
     );
+    let more = usize::try_from(report.junk).unwrap_or(usize::MAX).saturating_sub(report.junk_lines.len());
+    if more > 0 {
+        let _ = writeln!(text, "  and {} before these:", counted(more, "line", "lines"));
+    }
+    for JunkLine { line, why, excerpt } in &report.junk_lines {
+        let _ = writeln!(text, "  line {line}: {}: {}", plain(why), plain(excerpt));
+    }
     text
 }

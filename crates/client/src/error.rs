@@ -248,6 +248,9 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 fn list(sessions: &[SessionId]) -> String {
+    if sessions.is_empty() {
+        return "none that it told of; `session/wait` is not answered".to_owned();
+    }
     let shown: Vec<String> = sessions.iter().take(10).map(|id| escaped(id.as_str())).collect();
     let more = sessions.len().saturating_sub(10);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -2,15 +2,16 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use offspring_client::{
-    ClientError, Harness, HarnessClient, Keep, Notification, SessionId, TurnError, TurnResult,
+    ClientError, Harness, HarnessClient, Keep, Notification, SessionId, TurnError, TurnResult, TurnStream,
     dsh::{InitializeParams, TURN_END},
 };
 use offspring_process::Secrets;
 use serde::Deserialize;
+use tokio::time::timeout_at;
 
 use super::{Drive, failed, outcome::Outcome, output::Output, told::Told};
 use crate::{
@@ -18,6 +19,11 @@ use crate::{
     failure::Failure,
     text::{counted, duration, for_stdout, plain, tell},
 };
+
+/// How much later than the client the turn itself is given up.
+const GRACE: Duration = Duration::from_millis(500);
+/// Sessions at work that an error names.
+const NAMED: usize = 10;
 
 /// What leaves the terminal as it was, for whoever ends the program at once.
 pub(super) type Abandon = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -100,7 +106,18 @@ impl Course<'_> {
         let begun = if self.args.tree { turn.stream_tree().await } else { turn.stream().await };
         let mut stream = begun?;
         let mut cause = None;
-        while let Some(next) = stream.next().await {
+        // Behind the bounds of the client, whose errors say more; a tree that talks on and on has none of those.
+        let bound = self.args.timeout.map(|seconds| Duration::from_secs(seconds) + GRACE);
+        let deadline = bound.and_then(|bound| Instant::now().checked_add(bound));
+        loop {
+            let next = match deadline {
+                Some(deadline) => match timeout_at(deadline.into(), stream.next()).await {
+                    Ok(next) => next,
+                    Err(_) => return Err(self.overdue(session.id(), stream)),
+                },
+                None => stream.next().await,
+            };
+            let Some(next) = next else { break };
             let notification = next?;
             *count += 1;
             // T12, and the last one counts.
@@ -133,6 +150,18 @@ impl Course<'_> {
             tell(&self.secrets.redact(&summary(&result, *count, self.started)));
         }
         Ok(if is_error { exit::FAILED } else { exit::DONE })
+    }
+
+    fn overdue(&self, root: &SessionId, stream: TurnStream) -> Broken {
+        let seconds = self.args.timeout.unwrap_or_default();
+        let open = self.client.at_work(root);
+        let named: Vec<String> = open.iter().take(NAMED).map(|id| plain(id.as_str()).into_owned()).collect();
+        let more = if open.len() > NAMED { ", …" } else { "" };
+        let failure = Failure::new(format!(
+            "the turn was not over after {seconds} s (--timeout); at work: {}{more}",
+            named.join(", ")
+        ));
+        Broken { failure, partial: stream.finish().ok().map(Box::new) }
     }
 
     fn told(&self, root: &SessionId) -> Told {
