@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc, task::Waker};
+use std::{collections::VecDeque, sync::Arc, task::Waker, time::Duration};
 
 use offspring_protocol::{
     MessageId, SessionId, SessionState,
@@ -38,8 +38,9 @@ pub(crate) enum Follower {
     Nobody,
     /// Somebody who has to keep up: a turn that keeps nothing ends when its queue is full.
     LeftBehind,
-    /// Somebody who is waited for: nothing more is read from the runtime while that queue is full.
-    WaitedFor,
+    /// Somebody who is waited for: nothing more is read from the runtime while that queue is full, for as long as
+    /// they need, or at most for so long at a time.
+    WaitedFor(Option<Duration>),
 }
 
 /// What one turn may hold, by kind.
@@ -218,7 +219,7 @@ impl Collector {
             let cost = notification.cost_bytes();
             let fits =
                 unread.len() < self.room.queue_items && self.bytes + cost <= self.room.queue_bytes.max(cost);
-            let waits = self.follower == Follower::WaitedFor;
+            let waits = matches!(self.follower, Follower::WaitedFor(_));
             if fits || waits {
                 self.bytes += cost;
                 unread.push_back(notification);
@@ -282,8 +283,16 @@ impl Collector {
     /// From now on nobody is waited for.
     pub(crate) fn hold_no_more(&mut self) {
         self.is_holding = false;
-        if self.follower == Follower::WaitedFor {
+        if matches!(self.follower, Follower::WaitedFor(_)) {
             self.follower = Follower::LeftBehind;
+        }
+    }
+
+    /// How long it may hold up the reader of the wire at a time.
+    pub(crate) fn holds_at_most(&self) -> Option<Duration> {
+        match self.follower {
+            Follower::WaitedFor(at_most) => at_most,
+            Follower::Nobody | Follower::LeftBehind => None,
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use offspring_protocol::{
@@ -83,8 +84,12 @@ enum Target {
 }
 
 impl Target {
-    fn is_holding(&self) -> bool {
-        matches!(self, Self::Turn(turn) if turn.is_holding())
+    /// The turn, if it holds up the reader of the wire.
+    fn holding(&self) -> Option<&Collector> {
+        match self {
+            Self::Turn(turn) if turn.is_holding() => Some(turn),
+            _ => None,
+        }
     }
 }
 
@@ -153,14 +158,34 @@ impl Hub {
             tokio::pin!(let_go);
             // Before looking, so that nothing that comes between is missed.
             let_go.as_mut().enable();
-            let is_held = {
+            let (is_held, at_most) = {
                 let state = self.lock();
-                let is_held = state.targets.values().any(Target::is_holding);
+                let holding = || state.targets.values().filter_map(Target::holding);
+                let is_held = holding().next().is_some();
                 self.is_held.store(is_held, Ordering::Relaxed);
-                is_held
+                (is_held, holding().filter_map(Collector::holds_at_most).min())
             };
-            if is_held {
-                let_go.await;
+            match at_most {
+                _ if !is_held => {}
+                None => let_go.await,
+                Some(at_most) => {
+                    if tokio::time::timeout(at_most, let_go).await.is_err() {
+                        self.leave_behind(at_most);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whoever was waited for as long as was said is waited for no more.
+    fn leave_behind(&self, at_most: Duration) {
+        let mut state = self.lock();
+        for target in state.targets.values_mut() {
+            if let Target::Turn(turn) = target
+                && turn.is_holding()
+                && turn.holds_at_most().is_some_and(|bound| bound <= at_most)
+            {
+                turn.hold_no_more();
             }
         }
     }
@@ -474,7 +499,7 @@ impl Hub {
         state.router.unsubscribe(key);
         let target = state.targets.remove(&key);
         drop(state);
-        if target.as_ref().is_some_and(Target::is_holding) {
+        if target.as_ref().and_then(Target::holding).is_some() {
             self.let_go.notify_waiters();
         }
         target

@@ -31,13 +31,13 @@ pub struct Turn {
     root: SessionId,
     content_blocks: Vec<Box<RawValue>>,
     keep: Keep,
-    holds: bool,
+    holds: Option<Follower>,
     on_notification: Option<Box<Look>>,
 }
 
 impl Turn {
     pub(crate) fn new(client: HarnessClient, root: SessionId, content_blocks: Vec<Box<RawValue>>) -> Self {
-        Self { client, root, content_blocks, keep: Keep::default(), holds: false, on_notification: None }
+        Self { client, root, content_blocks, keep: Keep::default(), holds: None, on_notification: None }
     }
 
     /// What the result keeps (default: everything).
@@ -64,7 +64,14 @@ impl Turn {
     /// subscriptions. It is for a runtime that serves this turn alone; without it no reader holds up another (T11).
     /// Closing the client ends the waiting, and `turn_within` does not stand still meanwhile.
     pub fn hold_runtime(mut self) -> Self {
-        self.holds = true;
+        self.holds = Some(Follower::WaitedFor(None));
+        self
+    }
+
+    /// As [`hold_runtime`](Self::hold_runtime), at most for so long at a time: after that the turn is one that has to
+    /// keep up, and ends as [`Lagged`](ClientError::Lagged) where it does not. For a runtime that serves others too.
+    pub fn hold_runtime_at_most(mut self, bound: Duration) -> Self {
+        self.holds = Some(Follower::WaitedFor(Some(bound)));
         self
     }
 
@@ -116,11 +123,7 @@ impl Turn {
 
     async fn begin(self, extent: Extent, followed: bool) -> Result<TurnStream, TurnError> {
         let Self { client, root, content_blocks, keep, holds, .. } = self;
-        let follower = match (followed, holds) {
-            (false, _) => Follower::Nobody,
-            (true, false) => Follower::LeftBehind,
-            (true, true) => Follower::WaitedFor,
-        };
+        let follower = if followed { holds.unwrap_or(Follower::LeftBehind) } else { Follower::Nobody };
         let hub = client.hub().clone();
         // T13: subscribed before the prompt is sent, because the receipt comes before the answer.
         let key = hub.begin_turn(&root, extent, keep, follower);

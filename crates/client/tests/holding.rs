@@ -102,6 +102,29 @@ async fn t11_a_held_runtime_goes_on_when_the_stream_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t11_who_may_hold_up_others_only_for_a_while_is_left_behind_after_it() {
+    let (mut peer, harness) = Peer::new(Limits { queue_items: QUEUED, ..Limits::default() }).await;
+    let bound = Duration::from_secs(10);
+    let turn = harness.session(SessionId::new("r").unwrap()).turn("go").keep(Keep::Nothing);
+    let begun = tokio::spawn(turn.hold_runtime_at_most(bound).stream());
+    peer.begin("r", "m1").await;
+    let mut stream = begun.await.unwrap().unwrap();
+    let mut other = harness.client().subscribe(&SessionId::new("o").unwrap());
+    let mut said: Vec<String> = (0..30).map(|n| message("r", &n.to_string())).collect();
+    said.push(idle("o"));
+    let began = Instant::now();
+    peer.say(&said).await;
+    other.next().await.unwrap().unwrap();
+    assert!(began.elapsed() >= bound && began.elapsed() < 2 * bound, "{:?}", began.elapsed());
+    let error = loop {
+        if let Err(error) = stream.next().await.expect("an end without a word") {
+            break error;
+        }
+    };
+    assert!(matches!(error.reason, ClientError::Lagged { missed: 24 }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_nothing_was_read_nobody_was_silent() {
     let (mut peer, _harness, mut stream) = held(true).await;
     for _ in 0..2 {

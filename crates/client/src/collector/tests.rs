@@ -188,7 +188,7 @@ fn t11_a_reader_that_lets_its_queue_fill_up_is_told_how_much_it_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn t11_a_reader_that_is_waited_for_loses_nothing_and_is_waited_for_until_half_is_read() {
-    let begun = |room| begun(Extent::Tree, Keep::Nothing, Follower::WaitedFor, room);
+    let begun = |room| begun(Extent::Tree, Keep::Nothing, Follower::WaitedFor(None), room);
     let cost = text("r", "x").cost_bytes();
     for room in [Room { queue_items: 4, ..LARGE }, Room { queue_bytes: 4 * cost, ..LARGE }] {
         let (mut turn, mut cursor) = (begun(room), 0);
@@ -224,7 +224,7 @@ async fn t11_a_reader_that_is_waited_for_loses_nothing_and_is_waited_for_until_h
 #[test]
 fn w7_a_turn_that_holds_no_more_leaves_its_reader_behind_and_an_ended_one_holds_nobody() {
     let room = Room { queue_items: 1, ..LARGE };
-    let mut turn = begun(Extent::Root, Keep::Nothing, Follower::WaitedFor, room);
+    let mut turn = begun(Extent::Root, Keep::Nothing, Follower::WaitedFor(None), room);
     turn.take(text("r", "x"));
     assert!(turn.is_holding());
     turn.hold_no_more();
@@ -232,7 +232,7 @@ fn w7_a_turn_that_holds_no_more_leaves_its_reader_behind_and_an_ended_one_holds_
     turn.take(text("r", "x"));
     assert!(matches!(turn.failure(), Some(ClientError::Lagged { missed: 1 })));
 
-    let mut turn = begun(Extent::Root, Keep::Nothing, Follower::WaitedFor, room);
+    let mut turn = begun(Extent::Root, Keep::Nothing, Follower::WaitedFor(None), room);
     turn.take(status("r", "idle"));
     assert!(turn.is_ended() && !turn.is_holding());
 
@@ -273,7 +273,7 @@ fn a_turn_wakes_who_follows_at_each_step_and_who_waits_for_its_end_where_a_bound
         woken.0.load(Ordering::Relaxed) == 1
     };
     for (follower, each) in
-        [(Follower::Nobody, false), (Follower::LeftBehind, true), (Follower::WaitedFor, true)]
+        [(Follower::Nobody, false), (Follower::LeftBehind, true), (Follower::WaitedFor(None), true)]
     {
         let mut turn = collector(Extent::Tree, Keep::Everything, follower, LARGE);
         assert!(!wakes(&mut turn, &|turn| turn.take(receipt())));

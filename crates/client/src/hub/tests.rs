@@ -269,14 +269,14 @@ fn t13_a_tree_that_was_at_rest_when_the_runtime_went_has_ended_well() {
 
 /// Whether the reader of the wire may go on now.
 async fn reads(hub: &Hub) -> bool {
-    tokio::time::timeout(std::time::Duration::from_secs(1), hub.let_read()).await.is_ok()
+    tokio::time::timeout(Duration::from_secs(1), hub.let_read()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
 async fn t11_the_reader_of_the_wire_waits_for_whoever_asked_for_it_and_goes_on_when_they_read_end_or_close() {
     let held = || {
         let hub = Arc::new(hub(Limits { queue_items: 2, ..Limits::default() }));
-        let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor);
+        let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor(None));
         hub.attach(key, MessageId::new("m").unwrap());
         hub.notification(receipt());
         (hub, key)
@@ -298,14 +298,14 @@ async fn t11_the_reader_of_the_wire_waits_for_whoever_asked_for_it_and_goes_on_w
             "it is dropped" => hub.unsubscribe(key),
             _ => hub.closing(),
         }
-        let woken = tokio::time::timeout(std::time::Duration::from_secs(1), waiting).await;
+        let woken = tokio::time::timeout(Duration::from_secs(1), waiting).await;
         assert!(woken.is_ok(), "{how}");
         assert!(reads(&hub).await, "{how}");
     }
 
     // What came before the answer to the prompt counts when the answer does.
     let hub = hub_of_two();
-    let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor);
+    let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor(None));
     hub.notification(receipt());
     hub.notification(text("r", "x"));
     assert!(reads(&hub).await);
@@ -315,7 +315,7 @@ async fn t11_the_reader_of_the_wire_waits_for_whoever_asked_for_it_and_goes_on_w
     // Nobody is waited for by one that is closing.
     let hub = hub_of_two();
     hub.closing();
-    let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor);
+    let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor(None));
     hub.attach(key, MessageId::new("m").unwrap());
     hub.notification(receipt());
     hub.notification(text("r", "x"));
