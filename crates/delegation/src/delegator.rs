@@ -233,11 +233,12 @@ impl Delegator {
 
     fn new_root(&self, node: &Node, options: RootOptions) -> NewRoot {
         let limits = self.limits.narrowed_by(&options.limits);
-        let limits = match node {
-            Node::Agent(agent) => limits.narrowed_by(&agent.limits()),
-            Node::Team(_) | Node::TeamRun(_) => limits,
+        let (limits, model) = match node {
+            Node::Agent(agent) => (limits.narrowed_by(&agent.limits()), agent.model().map(ToOwned::to_owned)),
+            Node::Team(_) | Node::TeamRun(_) => (limits, None),
         };
         NewRoot {
+            model,
             cwd: options.cwd,
             title: options.title,
             limits,

@@ -75,7 +75,7 @@ impl SessionManager {
             pool_id: self.inner.options.pool_id.clone(),
             task: None,
             title: new.title,
-            model: None,
+            model: new.model,
             settings: None,
             limits: new.limits,
             external: None,

@@ -16,6 +16,8 @@ pub struct NewRoot {
     pub cwd: Option<String>,
     /// A short name for people.
     pub title: Option<String>,
+    /// The model it uses.
+    pub model: Option<String>,
     /// The bounds of its whole tree.
     pub limits: SessionLimits,
     /// Notes that its row keeps.
@@ -35,6 +37,7 @@ impl NewRoot {
             agent_type,
             cwd: None,
             title: None,
+            model: None,
             limits: SessionLimits::default(),
             metadata: std::collections::BTreeMap::new(),
             id: None,
