@@ -32,10 +32,13 @@ fn states(world: &World) -> Vec<String> {
     world.tree("latest").iter().map(one).collect()
 }
 
+fn tree_id(world: &World, at: usize) -> String {
+    world.tree("latest")[at]["id"].as_str().unwrap().to_owned()
+}
+
 /// The runs of a session of the newest tree.
 fn runs(world: &World, at: usize) -> Vec<Value> {
-    let tree = world.tree("latest");
-    let shown = world.json(&["show", tree[at]["id"].as_str().unwrap(), "--json"]);
+    let shown = world.json(&["show", &tree_id(world, at), "--json"]);
     shown["runs"].as_array().unwrap().clone()
 }
 
@@ -49,6 +52,7 @@ const TREE: &str = r#"
 # Two levels, a child that is started again, a finish of an old parent, an event after the end.
 prompt $who
 started ${who} a
+event a agent/inbox/spliced {"inserted":[{"content":[{"type":"text","text":"do it"},{"type":"text","text":"Your parent is …"}],"source":{"kind":"user"}}]}
 event a assistant/message {"message":{"id":"m1","content":[{"type":"text","text":"from a"}]},"usage":{"inputTokens":100,"outputTokens":10,"cacheReadTokens":50,"totalTokens":160}}
 event a assistant/message {"message":{"id":"m1","content":[]},"usage":{"inputTokens":100,"outputTokens":10,"cacheReadTokens":50,"totalTokens":160}}
 started a b
@@ -90,6 +94,9 @@ fn t4_l4_l12_what_a_runtime_starts_is_one_tree_with_ours() {
     let kinds: Vec<Value> = world.tree("latest").iter().map(|one| one["agent_type"].clone()).collect();
     assert_eq!(kinds, ["command", "dsh", "dsh", "dsh", "dsh"]);
 
+    // The row is there before the runtime says what it is for; the run begins when it does.
+    let shown = world.offspring(&["show", tree_id(&world, 2).as_str()]).with(0).stdout;
+    assert!(shown.contains("> do it\n") && shown.contains("model     m\n"), "{shown}");
     // L12: two runs of one session, one spawn; L15: one message counted once, though it was sent twice.
     let again = runs(&world, 2);
     let ended: Vec<&Value> = again.iter().map(|run| &run["state"]).collect();
@@ -148,6 +155,7 @@ fn a_session_that_the_runtime_has_stored_is_resumed_and_prompted_again() {
                   status ${who} idle\n";
     let world = world(script, "");
     assert_eq!(world.run("lead", "x", &["--quiet"]).with(0).stdout, "as before\n");
+    assert_eq!(world.json(&["show", &tree_id(&world, 0), "--json"])["session"]["model"], "m");
 }
 
 #[test]
@@ -177,6 +185,140 @@ fn w10_the_runtime_gets_what_is_listed_for_it_and_no_secret_is_kept() {
     let text = log(&world).iter().map(Value::to_string).collect::<String>();
     assert!(!text.contains("hunter2"));
     assert!(text.contains("DSH_HOME") && text.contains("API_KEY") && !text.contains("NOT_LISTED"), "{text}");
+}
+
+/// Where a runtime can put what it was given.
+const LEAKS: &str = r#"
+# leaks
+prompt $who
+started ${who} "child-${env:API_KEY}"
+started ${who} "child-${env:API_KEY}-2"
+started "child-${env:API_KEY}" ${env:API_KEY}
+message ${env:API_KEY} "I am ${env:API_KEY}"
+event "child-${env:API_KEY}-2" agent/inbox/spliced {"inserted":[{"content":[{"type":"text","text":"use ${env:API_KEY}"}]}]}
+event ${who} "type/${env:API_KEY}" {"${env:API_KEY}":["${env:API_KEY}"]}
+notify "method/${env:API_KEY}" {"sessionId":"${who}"}
+event ${who} tool/call {"callId":"call-${env:API_KEY}","name":"tool-${env:API_KEY}","arguments":["${env:API_KEY}"]}
+event ${who} tool/result {"message":{"toolCallId":"call-${env:API_KEY}","content":[{"type":"text","text":"${env:API_KEY}"}]}}
+event ${who} assistant/message {"message":{"id":"m-${env:API_KEY}","content":[{"type":"text","text":"say ${env:API_KEY}"}]},"usage":{"inputTokens":1}}
+event ${env:API_KEY} turn/end {"reason":{"kind":"error","error":{"code":"E-${env:API_KEY}","message":"bad ${env:API_KEY}"}}}
+finished "child-${env:API_KEY}" ${env:API_KEY} error error "partial ${env:API_KEY}"
+finished ${who} "child-${env:API_KEY}" ok completed "last ${env:API_KEY}"
+finished ${who} "child-${env:API_KEY}-2"
+line {"no":"JSON ${env:API_KEY}"
+line "${env:API_KEY}
+stderr "bad key ${env:API_KEY}"
+kill
+"#;
+
+#[test]
+fn w10_a_key_that_a_runtime_gives_back_anywhere_is_nowhere_in_the_store() {
+    let world = world(LEAKS, "    environment: {API_KEY: {from: TEST_SECRET}}\n");
+    let mut command = world.run_command("lead", "x", &["--quiet"]);
+    command.env("TEST_SECRET", "hunter2\"a\\b-hunter3");
+    let done = Running::start(command).finish();
+    assert_ne!(done.code, Some(0));
+    let mut states = states(&world);
+    // Siblings of one moment have no order.
+    states.sort();
+    let outcomes: Vec<&str> = states.iter().map(|state| state.split(':').next().unwrap()).collect();
+    assert_eq!(outcomes, ["0 interrupted", "1 completed", "1 completed", "2 failed"]);
+    assert!(states[0].contains("[redacted]") && states[3].contains("bad [redacted]"), "{states:?}");
+    let externals: Vec<Value> = (1..4)
+        .map(|at| world.json(&["show", &tree_id(&world, at), "--json"])["session"]["external"]["id"].clone())
+        .collect();
+    assert!(externals.iter().all(|id| id.as_str().unwrap().contains("[redacted]")), "{externals:?}");
+    assert!(externals[0] != externals[1] && externals[0] != externals[2], "{externals:?}");
+    let calls: Vec<Value> = log(&world)
+        .iter()
+        .map(|line| line["event"]["data"]["tool_call_id"].clone())
+        .filter(Value::is_string)
+        .collect();
+    assert!(calls.len() == 2 && calls[0] == calls[1], "{calls:?}");
+    let mut looked_at = 0;
+    for file in fs::read_dir(world.db().parent().unwrap()).unwrap() {
+        let Ok(bytes) = fs::read(file.unwrap().path()) else { continue };
+        looked_at += bytes.len();
+        assert!(!bytes.windows(7).any(|piece| piece == b"hunter2" || piece == b"hunter3"));
+    }
+    assert!(looked_at > 10_000 && !done.stderr.contains("hunter"), "{looked_at} {}", done.stderr);
+}
+
+#[test]
+fn what_a_runtime_gives_is_stored_as_far_as_it_is_kept() {
+    let long = "x".repeat(1 << 20);
+    let script = format!(
+        "# too long\nprompt $who\nevent ${{who}} \"long/{long}\"\nevent ${{who}} tool/call \
+         {{\"callId\":\"k{long}\",\"name\":\"{long}\",\"arguments\":\"{long}\"}}\nstarted ${{who}} \"{long}\"\n\
+         event \"{long}\" turn/end \
+         {{\"reason\":{{\"kind\":\"error\",\"error\":{{\"code\":\"{long}\",\"message\":\"{long}\"}}}}}}\nfinished ${{who}} \"{long}\" error error\n\
+         turn-end ${{who}}\nstatus ${{who}} idle\n"
+    );
+    let world = world(&script, "");
+    world.run("lead", "x", &["--quiet"]).with(0);
+    let stored = fs::metadata(world.db()).unwrap().len();
+    assert!(stored < 512 << 10, "{stored}");
+    let said = log(&world).iter().map(Value::to_string).collect::<String>();
+    // The type, the name of the tool, the code and the text of the error.
+    assert!(said.matches("bytes left out)").count() >= 4, "{said}");
+    assert!(said.contains(r#""input":{"left_out_bytes":1048578}"#), "{said}");
+    assert!(states(&world)[1].starts_with("1 failed: x"));
+}
+
+/// More than any queue holds, faster than it can be stored.
+#[test]
+fn t11_a_burst_of_a_runtime_waits_for_the_store_and_nothing_of_it_is_lost() {
+    let script = "# burst\nprompt $who\ntogether\nrepeat 10000\nevent ${who} todo/write {\"n\":1}\nend\nend\n\
+                  message ${who} \"done\"\nturn-end ${who}\nstatus ${who} idle\n";
+    let world = world(script, "");
+    assert_eq!(world.run("lead", "x", &["--quiet"]).with(0).stdout, "done\n");
+    assert_eq!(
+        log(&world).iter().filter(|line| line["event"]["data"]["name"] == "dsh.todo/write").count(),
+        10_000
+    );
+}
+
+#[test]
+fn t11_bytes_of_a_burst_wait_for_the_store_as_well() {
+    let long = "x".repeat(1 << 20);
+    let script = format!(
+        "# burst\nprompt $who\ntogether\nrepeat 12\nmessage ${{who}} \"{long}\"\nend\nend\nmessage ${{who}} \"done\"\n\
+         turn-end ${{who}}\nstatus ${{who}} idle\n"
+    );
+    let world = world(&script, "");
+    assert_eq!(world.run("lead", "x", &["--quiet"]).with(0).stdout, "done\n");
+    let told: usize = log(&world)
+        .iter()
+        .filter_map(|line| line["event"]["data"]["text"].as_str())
+        .map(|text| text.matches('x').count())
+        .sum();
+    assert_eq!(told, 12 << 20);
+}
+
+#[test]
+fn l14_a_runtime_that_is_held_up_can_be_cancelled() {
+    let script = "# flood\nprompt $who\nmessage ${who} \"at work\"\nrepeat 1000000\nevent ${who} todo/write {\"n\":1}\n\
+                  end\n";
+    let world = world(script, "");
+    let mut running = world.start("lead", "x", &["--json"]);
+    running.until_json(|line| line["event"]["data"]["text"] == "at work");
+    running.send(Signal::INT);
+    assert_eq!(running.finish_within(Duration::from_secs(20)).code, Some(130));
+    world.until_nothing_lives(Duration::from_secs(1));
+}
+
+#[test]
+fn w4_a_runtime_that_floods_its_stderr_goes_on_and_one_that_says_nothing_more_is_ended() {
+    let script = "# loud\nprompt $who\nstderr-fill 8MiB\nmessage ${who} \"done\"\nturn-end ${who}\nstatus ${who} idle\n";
+    let loud = world(script, "");
+    assert_eq!(loud.run("lead", "x", &["--quiet"]).with(0).stdout, "done\n");
+    let script = "# silent\nprompt $who\nstarted ${who} a\ngate never\n";
+    let silent = world(script, "    limits: {max_silence_ms: 300}\n");
+    silent.run("lead", "x", &["--quiet"]).with(1);
+    let states = states(&silent);
+    assert!(states[0].starts_with("0 failed") && states[1].starts_with("1 "), "{states:?}");
+    assert!(!states[1].contains("running") && !states[1].contains("pending"), "{states:?}");
+    silent.until_nothing_lives(Duration::from_secs(5));
 }
 
 const STUBBORN: &str = "# stubborn\non shutdown ignore\non stdin-end ignore\non sigterm ignore\nprompt $who\n\
@@ -251,6 +393,90 @@ fn l14_a_run_of_a_shared_runtime_that_cannot_stop_it_is_cancelled_unheard_and_th
     let said_so =
         log.iter().filter(|line| line["event"]["data"]["name"] == "dsh.not_stopped").collect::<Vec<_>>();
     assert!(said_so.iter().any(|line| line["session"] == session.as_str()), "{said_so:?}");
+    world.until_nothing_lives(Duration::from_secs(5));
+}
+
+const BOTH: &str = "    shared: true\nteams:\n  both: {mode: parallel, members: [lead, lead]}\n";
+
+#[test]
+fn a_prompt_that_a_shared_runtime_does_not_answer_keeps_no_other_run_back() {
+    let end = |who: &str| {
+        format!(
+            "receipt ${{{who}.session}} {who}\nstatus ${{{who}.session}} running\n\
+             reply {who} {{\"messageId\":\"${{{who}.message}}\"}}\nmessage ${{{who}.session}} \"by {who}\"\n\
+             turn-end ${{{who}.session}}\nstatus ${{{who}.session}} idle\n"
+        )
+    };
+    let script = format!(
+        "# no answer\ntake session/prompt as a\ntake session/prompt as b\n{}gate go\n{}",
+        end("b"),
+        end("a")
+    );
+    let world = world(&script, BOTH);
+    let mut running = world.start("both", "x", &["--json"]);
+    running.until_json(|line| line["event"]["kind"] == "stream_complete" && line["depth"] == 1);
+    fs::write(world.path("gates/go"), "").unwrap();
+    let done = running.finish().with(0);
+    assert!(done.stdout.contains("by a") && done.stdout.contains("by b"), "{done:?}");
+    world.until_nothing_lives(Duration::from_secs(5));
+}
+
+#[test]
+fn l14_a_run_that_is_cancelled_before_its_runtime_is_ready_spoils_it_for_no_other() {
+    let script = "# slow\nstop-reading\ngate go\nstart-reading\nprompt $who\nmessage ${who} \"ready\"\n\
+                  turn-end ${who}\nstatus ${who} idle\n";
+    let world = world(script, BOTH);
+    let mut running = world.start("both", "x", &["--json"]);
+    let started = |line: &Value| line["event"]["kind"] == "run_started" && line["depth"] == 1;
+    let one = running.until_json(started);
+    running.until_json(started);
+    let began = Instant::now();
+    world.offspring(&["cancel", one["session"].as_str().unwrap()]).with(0);
+    running
+        .until_json(|line| line["event"]["kind"] == "stream_complete" && line["session"] == one["session"]);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    fs::write(world.path("gates/go"), "").unwrap();
+    let done = running.finish();
+    assert!(done.stdout.contains("ready") && !done.stdout.contains("dsh.not_stopped"), "{done:?}");
+    world.until_nothing_lives(Duration::from_secs(5));
+}
+
+#[test]
+fn a_shared_runtime_that_is_not_ready_in_one_directory_works_on_in_another() {
+    let world = world(
+        "# good\nprompt $who\ngate go\nmessage ${who} \"good\"\nturn-end ${who}\nstatus ${who} idle\n",
+        "",
+    );
+    world.write("pool/bad.script", "# bad\ntake initialize as first\nerror first -32603 \"no\"\n");
+    for name in ["a", "b"] {
+        fs::create_dir(world.here().join(name)).unwrap();
+    }
+    let gates = world.path("gates");
+    let play = |script: &str| {
+        format!(
+            "exec {} --gates {} {}",
+            fake_runtime().display(),
+            gates.display(),
+            world.path(script).display()
+        )
+    };
+    let (good, bad) = (play("pool/play.script"), play("pool/bad.script"));
+    let lead = json!({
+        "type": "dsh", "model": "m", "shared": true,
+        "command": ["sh", "-c", format!("case $PWD in */b) {bad};; *) {good};; esac")],
+    });
+    let both = format!(
+        "offspring task lead --cwd a one & offspring task lead --cwd b two 2>/dev/null || touch {}; wait",
+        gates.join("go").display()
+    );
+    let top = json!({ "type": "command", "command": ["sh", "-c", both] });
+    world.pool(&json!({ "entry": "top", "agents": { "top": top, "lead": lead } }).to_string());
+    let done = world.run("top", "x", &["--quiet"]).with(0);
+    assert!(done.stdout.contains("good"), "{done:?}");
+    let mut states = states(&world);
+    states.sort();
+    assert_eq!(states[1], "1 completed");
+    assert!(states[2].starts_with("1 failed") && states[2].contains("no"), "{states:?}");
     world.until_nothing_lives(Duration::from_secs(5));
 }
 

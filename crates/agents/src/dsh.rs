@@ -14,10 +14,15 @@ use offspring_protocol::{AgentType, NodeName, PeerId, SessionLimits};
 use offspring_sessions::{Answer, RunContext, RunError};
 use serde::Deserialize;
 
-use self::runtime::Shared;
+use self::{
+    clean::{Clean, Ids},
+    runtime::Shared,
+};
 use crate::command::{host::CommandHost, no_program};
 
+mod clean;
 mod payload;
+mod record;
 mod run;
 mod runtime;
 mod translate;
@@ -53,8 +58,8 @@ pub struct DshSettings {
     /// The longest answer of the model, in tokens.
     #[serde(default)]
     pub max_tokens: Option<u64>,
-    /// Whether all runs of this agent share one process (default: each run has its own). It is started for the first
-    /// and closed when none is open any more.
+    /// Whether all runs of this agent in one working directory share a process (default: each run has its own). It is
+    /// started for the first and closed when none is open any more.
     #[serde(default)]
     pub shared: bool,
 }
@@ -134,6 +139,7 @@ pub struct Dsh {
     /// `None`: a process for each run.
     shared: Option<Arc<Shared>>,
     host: Arc<CommandHost>,
+    ids: Arc<Ids>,
 }
 
 impl Dsh {
@@ -207,7 +213,12 @@ impl Dsh {
             max_output_bytes: spec.max_output_bytes,
             shared: settings.shared.then(Arc::default),
             host,
+            ids: Arc::default(),
         })
+    }
+
+    fn clean(&self) -> Arc<Clean> {
+        Arc::new(Clean::new(self.host.withheld(), self.max_output_bytes, Arc::clone(&self.ids)))
     }
 }
 

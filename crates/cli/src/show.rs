@@ -138,6 +138,7 @@ fn header(record: &SessionRecord, runs: &[RunRecord]) -> Painted {
     row("taken", look::taken_from(record).map(|from| format!("from {from}")).as_deref());
     row("depth", Some(&data.depth.to_string()));
     row("type", Some(data.agent_type.as_str()));
+    row("model", data.model.as_deref());
     row("delegated", data.source_type.as_ref().map(|source| source.as_str()));
     row("task", data.task.as_ref().map(|task| task.as_str()));
     row("title", data.title.as_deref());

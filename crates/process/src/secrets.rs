@@ -53,7 +53,8 @@ impl Secrets {
 const QUOTED_AT_MOST: usize = 3;
 
 /// A value as it is, and as it is spelled within a string of JSON (with and without the escapes that some writers
-/// use for what is not ASCII) or of Rust's `Debug`, once, twice and three times. For most values these are all the same.
+/// use for what is not ASCII), of Rust's `Debug` or of a shown line, once, twice and three times. For most values these
+/// are all the same.
 #[must_use]
 pub fn spellings(value: &str) -> Vec<String> {
     let mut all = vec![value.to_owned()];
@@ -61,8 +62,9 @@ pub fn spellings(value: &str) -> Vec<String> {
     for _ in 0..QUOTED_AT_MOST {
         let to = all.len();
         for at in from..to {
-            let quoted =
-                [in_json(&all[at], false), in_json(&all[at], true), all[at].escape_debug().to_string()];
+            let value = &all[at];
+            let debug = value.escape_debug().to_string();
+            let quoted = [in_json(value, false), in_json(value, true), debug, without_controls(value)];
             for quoted in quoted {
                 if !all.contains(&quoted) {
                     all.push(quoted);
@@ -72,6 +74,18 @@ pub fn spellings(value: &str) -> Vec<String> {
         from = to;
     }
     all
+}
+
+/// As one shows a line of a stranger (W11).
+fn without_controls(value: &str) -> String {
+    let mut shown = String::with_capacity(value.len());
+    for character in value.chars() {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
 }
 
 /// As it stands between the quotes of a string of JSON.

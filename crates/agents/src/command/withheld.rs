@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use offspring_process::spellings;
+
 /// What stands where a secret was.
-const REDACTED: &str = "[redacted]";
+pub(crate) const REDACTED: &str = "[redacted]";
 /// Shorter values are not looked for: replacing every `1` would destroy the text and hide nothing.
 const SHORTEST_BYTES: usize = 4;
 /// The lines of a secret of several lines are looked for one by one from this length on.
@@ -34,14 +36,14 @@ impl std::fmt::Debug for Values {
 }
 
 impl Withheld {
-    /// One more value that is not to be shown.
+    /// One more value that is not to be shown, however it is quoted.
     pub(crate) fn add(&self, secret: &str) {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = secret.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE_BYTES);
         let mut all = values.sorted.to_vec();
-        for value in [secret, secret.trim()].into_iter().chain(lines) {
-            if value.len() >= SHORTEST_BYTES && !all.iter().any(|known| known == value) {
-                all.push(value.to_owned());
+        for value in [secret, secret.trim()].into_iter().chain(lines).flat_map(spellings) {
+            if value.len() >= SHORTEST_BYTES && !all.contains(&value) {
+                all.push(value);
             }
         }
         all.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -66,6 +68,20 @@ impl Withheld {
         let mut shown = String::with_capacity(text.len());
         redactor.push(text, &mut shown);
         redactor.finish(&mut shown);
+        shown
+    }
+
+    /// A text that quotes lines, each of which may have been cut as one that is given to [`line`](Self::line).
+    #[cfg(feature = "dsh")]
+    pub(crate) fn quoting(&self, text: &str) -> String {
+        let mut shown = String::with_capacity(text.len());
+        for quoted in text.split_inclusive(['\n', '…']) {
+            let line = quoted.trim_start();
+            shown.push_str(&quoted[..quoted.len() - line.len()]);
+            let end = line.trim_end_matches(['\n', '…', '"']);
+            shown.push_str(&self.line(end));
+            shown.push_str(&line[end.len()..]);
+        }
         shown
     }
 
@@ -227,6 +243,20 @@ mod tests {
         let withheld = withheld(&["-----BEGIN-----\nMIIEvQIBADANBg\n"]);
         assert_eq!(withheld.line("bad key MIIEvQIBADANBg!"), "bad key [redacted]!");
         assert_eq!(streamed(&withheld, &["x-----BEGIN-----\nMIIEvQIBADANBg\ny"]), "x[redacted]y");
+    }
+
+    #[cfg(feature = "dsh")]
+    #[test]
+    fn w10_no_line_that_an_error_quotes_shows_a_piece_of_a_secret() {
+        let withheld = withheld(&["hunter2\"secret\\key"]);
+        let junk = format!("{:?}…; line 3: {:?}", "x hunter2\"secr", "hunter2\"secret\\key");
+        let text =
+            format!("no JSON: {junk}\nthe end of its stderr:\n  2\"secret\\key y\n  hunter2\"se…\n  z");
+        assert_eq!(
+            withheld.quoting(&text),
+            "no JSON: \"x [redacted]\"…; line 3: \"[redacted]\"\nthe end of its stderr:\n  [redacted] y\n  \
+             [redacted]…\n  z"
+        );
     }
 
     proptest! {

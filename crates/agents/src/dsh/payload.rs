@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use offspring_protocol::{MessageId, ToolCallId, Usage, dsh::notice::assistant_text};
+use offspring_protocol::{
+    MessageId, ToolCallId, Usage,
+    dsh::{INBOX_SPLICED, notice::assistant_text},
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -62,6 +65,46 @@ impl Tokens {
         };
         Usage { cached_tokens: cache_read_tokens.min(read), ..Usage::message(read, output_tokens) }
     }
+}
+
+/// What a session is asked, as `agent/inbox/spliced` and `user/message` tell it. The runtime adds advice of its own to
+/// what a parent asks a child, in blocks after the first.
+pub(super) fn asked(kind: &str, data: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Inbox {
+        inserted: Vec<Asked>,
+    }
+    #[derive(Deserialize)]
+    struct Asked {
+        content: Vec<Block>,
+        #[serde(default)]
+        source: Source,
+    }
+    #[derive(Default, Deserialize)]
+    struct Source {
+        #[serde(default)]
+        kind: String,
+    }
+    #[derive(Deserialize)]
+    struct Block {
+        #[serde(default)]
+        text: String,
+    }
+    let asked = match kind {
+        INBOX_SPLICED => serde_json::from_str::<Inbox>(data.get()).ok()?.inserted.into_iter().next()?,
+        "user/message" => serde_json::from_str::<Asked>(data.get()).ok()?,
+        _ => return None,
+    };
+    let blocks = if asked.source.kind == "user" { 1 } else { usize::MAX };
+    Some(
+        asked
+            .content
+            .into_iter()
+            .map(|block| block.text)
+            .filter(|text| !text.is_empty())
+            .take(blocks)
+            .collect(),
+    )
 }
 
 /// A tool that is called.

@@ -9,17 +9,14 @@ use futures_util::{
 };
 use offspring_client::{ClientError, TurnResult, TurnStream};
 use offspring_delegation::Prompt;
-use offspring_protocol::{
-    AgentType, Event, External, SessionId,
-    event::{Custom, SpawnMechanism},
-};
-use offspring_sessions::{
-    Adopted, Answer, CancelScope, NewChild, Refused, RunContext, RunEnd, RunError, StartedRun, StoreError,
-};
+use offspring_protocol::{Event, SessionId, event::Custom};
+use offspring_sessions::{Answer, Refused, RunContext, RunError, StoreError};
 use serde_json::{json, value::to_raw_value};
 
 use super::{
     Dsh,
+    clean::Clean,
+    record::{Announced, End, Record},
     runtime::Lease,
     translate::{Ending, Place, Step, Translation},
 };
@@ -28,19 +25,31 @@ use super::{
 const NOT_STOPPED: &str = "dsh.not_stopped";
 
 pub(super) async fn run(agent: Arc<Dsh>, prompt: Prompt, cx: RunContext) -> Result<Answer, RunError> {
+    let clean = agent.clean();
+    let result = attempt(agent, prompt, cx, &clean).await;
+    clean.result(result)
+}
+
+async fn attempt(
+    agent: Arc<Dsh>,
+    prompt: Prompt,
+    cx: RunContext,
+    clean: &Arc<Clean>,
+) -> Result<Answer, RunError> {
     let no_directory = || RunError::failed("cwd", "the session has no working directory");
     let cwd = cx.cwd().ok_or_else(no_directory)?.to_owned();
     let stop = cx.stop_requested();
     let kill = agent.host.kill.clone();
-    let peer = peer_session(&agent, &cx);
-    let lease = Lease::take(&agent, &cwd).await.map_err(|error| failed(&agent, &error))?;
+    let peer = peer_session(&agent, &cx)?;
+    let lease = Lease::take(&agent, &cwd).map_err(|error| failed(&error))?;
     if let Some(identity) = lease.identity() {
         cx.record_process(identity).await?;
     }
     let mut run = Run {
-        translation: Translation::new(peer.clone(), agent.host.withheld(), agent.max_output_bytes),
-        agent: Arc::clone(&agent),
-        cx,
+        translation: Translation::new(peer.clone()),
+        agent,
+        root: Record::new(cx, Arc::clone(clean)),
+        clean: Arc::clone(clean),
         children: HashMap::new(),
         stops: FuturesUnordered::new(),
         lease,
@@ -81,17 +90,18 @@ impl From<StoreError> for Stopped {
 }
 
 /// The runtime's session that ours stands for: one it started itself, or one that bears our id.
-fn peer_session(agent: &Dsh, cx: &RunContext) -> SessionId {
-    let external = cx.data().external.as_ref().filter(|external| external.peer == agent.peer);
-    let named = external.and_then(|external| SessionId::new(&external.id).ok());
-    named.unwrap_or_else(|| cx.session().id.clone())
+fn peer_session(agent: &Dsh, cx: &RunContext) -> Result<SessionId, RunError> {
+    let own = cx.session().id.clone();
+    match cx.data().external.as_ref().filter(|external| external.peer == agent.peer) {
+        Some(external) => Ok(SessionId::new(agent.ids.given(&external.id)?).unwrap_or(own)),
+        None => Ok(own),
+    }
 }
 
-/// What went wrong between us and the runtime, as the end of a run. Nothing withheld is in it (W10).
-fn failed(agent: &Dsh, error: &ClientError) -> RunError {
-    let text = agent.host.withheld().text(&error.to_string());
+/// What went wrong between us and the runtime, as the end of a run.
+fn failed(error: &ClientError) -> RunError {
     let code = match error {
-        ClientError::RuntimeGone(_) => return RunError::interrupted("runtime_gone", text),
+        ClientError::RuntimeGone(_) => return RunError::interrupted("runtime_gone", error.to_string()),
         ClientError::Program(_) | ClientError::Spawn(_) => "spawn",
         ClientError::NotActivated { .. } => "not_activated",
         ClientError::Timeout { .. } => "timeout",
@@ -99,18 +109,38 @@ fn failed(agent: &Dsh, error: &ClientError) -> RunError {
         ClientError::Refused { .. } => "refused_by_runtime",
         _ => "runtime",
     };
-    RunError::failed(code, text)
+    RunError::failed(code, error.to_string())
 }
 
-/// A session of the runtime in our tree, while its run is open and after that.
+impl From<&ClientError> for Stopped {
+    fn from(error: &ClientError) -> Self {
+        Self::Failed(failed(error))
+    }
+}
+
+/// A session of the runtime in our tree: announced, then at work, then over.
 struct Child {
-    context: RunContext,
-    end: Option<RunEnd>,
+    announced: Option<Announced>,
+    record: Option<Record>,
+    end: Option<End>,
+}
+
+impl Child {
+    /// Ends its run from outside, if that is open.
+    async fn interrupt(&mut self, code: &str, message: &str) -> Result<(), StoreError> {
+        let error = RunError::interrupted(code.to_owned(), message);
+        match (self.announced.take(), self.end.take()) {
+            (Some(announced), _) => announced.give_up(error).await,
+            (None, Some(end)) => end.finish(Err(error)).await.map(drop),
+            (None, None) => Ok(()),
+        }
+    }
 }
 
 struct Run {
     agent: Arc<Dsh>,
-    cx: RunContext,
+    root: Record,
+    clean: Arc<Clean>,
     translation: Translation,
     children: HashMap<Place, Child>,
     /// Those of our runs that are asked to stop. As many as children were started.
@@ -126,16 +156,22 @@ impl Run {
         prompt: &str,
     ) -> Result<TurnResult, Stopped> {
         let agent = Arc::clone(&self.agent);
-        let broken = |error: &ClientError| Stopped::Failed(failed(&agent, error));
         let mut stream: TurnStream =
-            self.lease.prompt(&agent, cwd, peer, prompt).await.map_err(|error| broken(&error))?;
+            self.lease.prompt(&agent, cwd, peer, prompt).await.map_err(|e| Stopped::from(&e))?;
         loop {
+            // What it started is silent with it: whoever waits for a child of this runtime waits for the runtime.
+            let silent = async {
+                match agent.max_silence {
+                    Some(max) => tokio::time::sleep(max).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 Some(place) = self.stops.next(), if !self.stops.is_empty() => self.child_stopped(place).await?,
                 next = stream.next() => match next {
                     Some(Ok(notification)) => {
-                        self.cx.heard();
+                        self.root.heard();
                         match notification.notice() {
                             Ok(notice) => {
                                 for step in self.translation.take(notice) {
@@ -143,73 +179,69 @@ impl Run {
                                 }
                             }
                             Err(error) => {
-                                tracing::debug!(agent = %agent.name, %error, "a notification cannot be read");
+                                let error = self.clean.shown(&error.to_string());
+                                tracing::debug!(agent = %agent.name, error, "a notification cannot be read");
                             }
                         }
                     }
                     Some(Err(error)) => {
                         let partial = error.partial.final_response.clone().unwrap_or_default();
-                        let partial = self.translation.shown(&partial);
-                        return Err(Stopped::Failed(failed(&agent, &error.reason).with_partial(partial)));
+                        return Err(Stopped::Failed(failed(&error.reason).with_partial(partial)));
                     }
-                    None => return stream.finish().map_err(|error| broken(&error.reason)),
+                    None => return stream.finish().map_err(|error| Stopped::from(&error.reason)),
                 },
+                () = silent => {
+                    let max = agent.max_silence.unwrap_or_default();
+                    let message =
+                        format!("timeout: the runtime said nothing for its limit of {max:?} (max_silence_ms)");
+                    return Err(Stopped::Failed(RunError::failed("timeout", message)));
+                }
             }
         }
     }
 
     async fn apply(&mut self, step: Step) -> Result<(), Stopped> {
         match step {
-            Step::Adopt { place, under, peer } => self.adopt(place, under, peer).await,
-            Step::Say(place, event) => match self.context(place) {
-                Some(context) => Ok(context.emit(event).await?),
+            Step::Adopt { place, under, peer } => self.adopt(place, under, &peer).await,
+            Step::Begin(place, asked) => self.begin(place, &asked).await,
+            Step::Say(place, event) => match self.record(place) {
+                Some(record) => Ok(record.say(event).await?),
                 None => Ok(()),
             },
-            Step::LeftOut(place, bytes) => {
-                if let Some(context) = self.context(place) {
-                    context.left_out(bytes);
-                }
-                Ok(())
-            }
             Step::End(place, ending) => self.end_child(place, ending).await,
         }
     }
 
-    fn context(&self, place: Place) -> Option<&RunContext> {
+    fn record(&mut self, place: Place) -> Option<&mut Record> {
         if place == Place::ROOT {
-            Some(&self.cx)
+            Some(&mut self.root)
         } else {
-            self.children.get(&place).map(|child| &child.context)
+            self.children.get_mut(&place)?.record.as_mut()
         }
     }
 
     /// The third door: store, announce, run (L1–L4, L12).
-    async fn adopt(&mut self, place: Place, under: Place, peer: SessionId) -> Result<(), Stopped> {
-        let external = External { peer: self.agent.peer.clone(), id: peer.as_str().to_owned() };
-        let new = NewChild {
-            mechanism: SpawnMechanism::Spawn,
-            model: Some(self.agent.model.clone()),
-            ..NewChild::new(self.agent.name.clone(), AgentType::Dsh)
-        };
-        let Some(parent) = self.context(under) else {
+    async fn adopt(&mut self, place: Place, under: Place, peer: &SessionId) -> Result<(), Stopped> {
+        let agent = Arc::clone(&self.agent);
+        let Some(parent) = self.record(under) else {
             self.translation.mute(place);
             return Ok(());
         };
-        let Adopted { child, breach, .. } = match parent.adopt_child(external, new).await {
+        let (announced, breach) = match parent.adopt(&agent, peer).await {
             Ok(adopted) => adopted,
             Err(Refused::Store(error)) => return Err(error.into()),
             // It is being cancelled, with us or above us: what is still started there is nobody's any more.
             Err(refused) => {
-                tracing::debug!(agent = %self.agent.name, session = %peer, %refused, "not adopted");
+                let session = self.clean.shown(peer.as_str());
+                tracing::debug!(agent = %agent.name, session, %refused, "not adopted");
                 self.translation.mute(place);
                 return Ok(());
             }
         };
         if let Some(breach) = breach {
-            return self.refuse(place, &peer, child, breach).await;
+            return self.refuse(place, peer, announced, breach).await;
         }
-        let stop = child.stop_requested();
-        let StartedRun { context, end } = child.start("").await?;
+        let stop = announced.stop_requested();
         self.stops.push(
             async move {
                 stop.cancelled_owned().await;
@@ -217,7 +249,16 @@ impl Run {
             }
             .boxed(),
         );
-        self.children.insert(place, Child { context, end: Some(end) });
+        self.children.insert(place, Child { announced: Some(announced), record: None, end: None });
+        Ok(())
+    }
+
+    async fn begin(&mut self, place: Place, asked: &str) -> Result<(), Stopped> {
+        let Some(child) = self.children.get_mut(&place) else { return Ok(()) };
+        if let Some(announced) = child.announced.take() {
+            let (record, end) = announced.start(asked).await?;
+            (child.record, child.end) = (Some(record), Some(end));
+        }
         Ok(())
     }
 
@@ -226,7 +267,7 @@ impl Run {
         &mut self,
         place: Place,
         peer: &SessionId,
-        child: offspring_sessions::AnnouncedChild,
+        child: Announced,
         breach: Refused,
     ) -> Result<(), Stopped> {
         self.translation.mute(place);
@@ -239,47 +280,47 @@ impl Run {
     }
 
     async fn end_child(&mut self, place: Place, ending: Ending) -> Result<(), Stopped> {
-        let Some(child) = self.children.get_mut(&place) else { return Ok(()) };
-        let Some(end) = child.end.take() else { return Ok(()) };
+        let Some(Child { record: Some(record), end, .. }) = self.children.get_mut(&place) else {
+            return Ok(());
+        };
+        let Some(end) = end.take() else { return Ok(()) };
         let aborted = matches!(ending, Ending::Aborted { .. });
-        let session = child.context.session().id.clone();
-        let finishing = end.finish(result(ending));
-        if aborted {
-            // First it is decided that it ends as cancelled, then it ends.
-            let (_, finished) = tokio::join!(self.cx.manager().cancel(&session, CancelScope::Run), finishing);
-            finished?;
-        } else {
-            finishing.await?;
-        }
+        match result(ending) {
+            Err(error) if aborted => end.finish_cancelled(record, error).await?,
+            result => end.finish(result).await?,
+        };
         Ok(())
     }
 
     /// Somebody cancelled a session of the runtime, alone or with everything (L14).
     async fn child_stopped(&mut self, place: Place) -> Result<(), Stopped> {
-        let Some(end) = self.children.get_mut(&place).and_then(|child| child.end.take()) else {
+        let open = |child: &Child| child.announced.is_some() || child.end.is_some();
+        if !self.children.get(&place).is_some_and(open) {
             return Ok(());
-        };
+        }
         // With everything, the process of our own run ends next, and nothing has to be asked of it.
-        if self.lease.is_shared() || !self.cx.is_cancelled() {
+        if self.lease.is_shared() || !self.root.is_cancelled() {
             let peer = self.translation.peer(place).clone();
             if let Err(why) = self.lease.cancel(&peer).await {
                 self.say_not_stopped(&peer, &why).await?;
             }
         }
         self.translation.mute(place);
-        end.finish(Err(RunError::interrupted("cancelled", "cancelled"))).await?;
+        if let Some(child) = self.children.get_mut(&place) {
+            child.interrupt("cancelled", "cancelled").await?;
+        }
         Ok(())
     }
 
     async fn say_not_stopped(&mut self, peer: &SessionId, why: &str) -> Result<(), StoreError> {
-        let why = self.translation.shown(why);
-        tracing::warn!(agent = %self.agent.name, session = %peer, why, "the runtime goes on with a session that was cancelled");
+        let (session, why) = (self.clean.shown(peer.as_str()), self.clean.shown(why));
+        tracing::warn!(agent = %self.agent.name, session, why, "the runtime goes on with a session that was cancelled");
         let data = to_raw_value(&json!({
-            "session": peer,
+            "session": session,
             "message": format!("the runtime goes on with it: {why}; what it still says is dropped"),
         }));
         let data = data.unwrap_or_default();
-        self.cx.emit(Event::Custom(Custom { name: NOT_STOPPED.to_owned(), data })).await
+        self.root.say(Event::Custom(Custom { name: NOT_STOPPED.to_owned(), data })).await
     }
 
     /// The whole tree is at rest.
@@ -342,10 +383,9 @@ impl Run {
     async fn interrupt(&mut self, code: &str, message: &str) -> Result<(), StoreError> {
         for place in self.translation.open() {
             self.translation.mute(place);
-            let Some(end) = self.children.get_mut(&place).and_then(|child| child.end.take()) else {
-                continue;
-            };
-            end.finish(Err(RunError::interrupted(code.to_owned(), message))).await?;
+            if let Some(child) = self.children.get_mut(&place) {
+                child.interrupt(code, message).await?;
+            }
         }
         let dropped = self.translation.dropped();
         if dropped > 0 {

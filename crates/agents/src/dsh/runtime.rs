@@ -1,9 +1,10 @@
 //! The process of a runtime: one for each run, or one for all runs of an agent.
 
 use std::{
-    path::Path,
+    collections::HashMap,
+    path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -14,39 +15,41 @@ use offspring_client::{
     dsh::{InitializeParams, text_block},
 };
 use offspring_process::Ladder;
+use tokio::sync::OnceCell;
 
 use super::Dsh;
 
 /// How long a runtime may take to say whether it stops a session.
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
-/// A turn is followed as it comes, and each notification waits for our log: it gets more room than a listener.
-const QUEUE_ITEMS: usize = 65_536;
-const QUEUE_BYTES: usize = 64 << 20;
+/// How long one run may hold up the others of a shared runtime while our log is slow. What it does not take by then is
+/// lost, and the run fails.
+const OTHERS_WAIT: Duration = Duration::from_secs(10);
+/// What waits for our log. The runtime is held up while there is more.
+const QUEUE_ITEMS: usize = 1_024;
+const QUEUE_BYTES: usize = 4 << 20;
+/// What a runtime may say of a session before it answers the prompt.
+const BEFORE_ANSWER_BYTES: usize = 64 << 20;
 
 /// A runtime that was started and initialised.
 #[derive(Debug)]
 pub(super) struct Runtime {
     client: HarnessClient,
-    /// What new sessions work with was said last with this directory. Held while a session is prompted, because
-    /// `initialize` holds for the whole process.
-    said: tokio::sync::Mutex<String>,
+    /// Said once, because it holds for the whole process: whoever is there first says it, and everybody hears the answer.
+    initialized: OnceCell<Result<(), ClientError>>,
     users: AtomicUsize,
     /// It works on something that it could not be asked to stop: nothing new is given to it.
     retired: AtomicBool,
     cannot_cancel: AtomicBool,
 }
 
-/// The process of an agent with `shared: true`, while a run needs it.
+/// The processes of an agent with `shared: true`, while a run needs them: one for each working directory, because a
+/// process has one.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    /// One at a time starts or closes.
-    gate: tokio::sync::Mutex<()>,
-    present: Mutex<Option<Arc<Runtime>>>,
-}
+pub(super) struct Shared(Mutex<HashMap<PathBuf, Arc<Runtime>>>);
 
 impl Shared {
-    fn present(&self) -> std::sync::MutexGuard<'_, Option<Arc<Runtime>>> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    fn present(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<Runtime>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,6 +58,8 @@ impl Shared {
 pub(super) struct Lease {
     runtime: Arc<Runtime>,
     shared: Option<Arc<Shared>>,
+    /// The runtime knows of the session.
+    prompted: AtomicBool,
 }
 
 fn params(agent: &Dsh, cwd: &Path) -> InitializeParams {
@@ -70,12 +75,17 @@ fn params(agent: &Dsh, cwd: &Path) -> InitializeParams {
 impl Runtime {
     /// Starts the process; nothing is said to it yet.
     fn start(agent: &Dsh, cwd: &Path) -> Result<Arc<Self>, ClientError> {
-        let limits = Limits { queue_items: QUEUE_ITEMS, queue_bytes: QUEUE_BYTES, ..Limits::default() };
+        let limits = Limits {
+            queue_items: QUEUE_ITEMS,
+            queue_bytes: QUEUE_BYTES,
+            turn_bytes: BEFORE_ANSWER_BYTES,
+            ..Limits::default()
+        };
         let command = agent.command.clone().cwd(cwd);
         let client = HarnessClient::builder().limits(limits).start(&command)?;
         Ok(Arc::new(Self {
             client,
-            said: tokio::sync::Mutex::default(),
+            initialized: OnceCell::new(),
             users: AtomicUsize::new(1),
             retired: AtomicBool::new(false),
             cannot_cancel: AtomicBool::new(false),
@@ -96,25 +106,25 @@ impl Runtime {
 
 impl Lease {
     /// Starts a process, or takes the one that is shared.
-    pub(super) async fn take(agent: &Dsh, cwd: &Path) -> Result<Self, ClientError> {
+    pub(super) fn take(agent: &Dsh, cwd: &Path) -> Result<Self, ClientError> {
+        let prompted = AtomicBool::new(false);
         let Some(shared) = agent.shared.clone() else {
-            return Ok(Self { runtime: Runtime::start(agent, cwd)?, shared: None });
+            return Ok(Self { runtime: Runtime::start(agent, cwd)?, shared: None, prompted });
         };
-        let gate = shared.gate.lock().await;
-        let present = shared.present().clone().filter(|runtime| runtime.is_usable());
-        let runtime = match present {
+        let mut present = shared.present();
+        let runtime = match present.get(cwd).filter(|runtime| runtime.is_usable()) {
             Some(runtime) => {
                 runtime.users.fetch_add(1, Ordering::AcqRel);
-                runtime
+                Arc::clone(runtime)
             }
             None => {
                 let runtime = Runtime::start(agent, cwd)?;
-                *shared.present() = Some(Arc::clone(&runtime));
+                present.insert(cwd.to_owned(), Arc::clone(&runtime));
                 runtime
             }
         };
-        drop(gate);
-        Ok(Self { runtime, shared: Some(shared) })
+        drop(present);
+        Ok(Self { runtime, shared: Some(shared), prompted })
     }
 
     pub(super) const fn is_shared(&self) -> bool {
@@ -134,13 +144,10 @@ impl Lease {
         session: &SessionId,
         prompt: &str,
     ) -> Result<TurnStream, ClientError> {
-        let client = &self.runtime.client;
-        let mut said = self.runtime.said.lock().await;
-        let params = params(agent, cwd);
-        if *said != params.cwd {
-            client.initialize(&params).await?;
-            said.clone_from(&params.cwd);
-        }
+        let Runtime { client, initialized, .. } = &*self.runtime;
+        let initialize = async || client.initialize(&params(agent, cwd)).await.map(drop);
+        initialized.get_or_init(initialize).await.clone()?;
+        self.prompted.store(true, Ordering::Release);
         match self.turn(session, prompt).await {
             Err(error) if is_stored(&error) => {
                 client.resume(session).await?;
@@ -152,8 +159,12 @@ impl Lease {
 
     async fn turn(&self, session: &SessionId, prompt: &str) -> Result<TurnStream, ClientError> {
         let blocks = vec![text_block(prompt)];
-        let turn = self.runtime.client.session(session.clone()).turn_with(blocks);
-        turn.keep(Keep::Nothing).stream_tree().await.map_err(|error| error.reason)
+        let turn = self.runtime.client.session(session.clone()).turn_with(blocks).keep(Keep::Nothing);
+        let turn = match self.is_shared() {
+            true => turn.hold_runtime_at_most(OTHERS_WAIT),
+            false => turn.hold_runtime(),
+        };
+        turn.stream_tree().await.map_err(|error| error.reason)
     }
 
     /// Asks the runtime to stop a session.
@@ -162,6 +173,9 @@ impl Lease {
     /// Why it does not; then nothing new is given to a shared one.
     pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), String> {
         let runtime = &self.runtime;
+        if !self.prompted.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let asked = if runtime.cannot_cancel.load(Ordering::Acquire) {
             Err("it cannot stop a session".to_owned())
         } else {
@@ -191,7 +205,6 @@ impl Lease {
         let Some(shared) = self.shared.take() else {
             return Some(self.runtime.client.close().await);
         };
-        let _gate = shared.gate.lock().await;
         if !leave(&shared, &self.runtime) {
             return None;
         }
@@ -213,7 +226,7 @@ fn leave(shared: &Shared, runtime: &Arc<Runtime>) -> bool {
     let mut present = shared.present();
     let is_last = runtime.users.fetch_sub(1, Ordering::AcqRel) == 1;
     if is_last {
-        present.take_if(|present| Arc::ptr_eq(present, runtime));
+        present.retain(|_, present| !Arc::ptr_eq(present, runtime));
     }
     is_last
 }

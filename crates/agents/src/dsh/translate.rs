@@ -1,4 +1,5 @@
-//! What a notification of the runtime does to our tree. Pure: no I/O, no clock, no async.
+//! What a notification of the runtime does to our tree. Pure: no I/O, no clock, no async. What it says is said as the
+//! runtime said it: [`clean`](super::clean) comes after it.
 //!
 //! A *place* is a session of ours: one per peer's session *and* place it was started from, so that an id that is
 //! reused elsewhere is another one (T3, T4). Place 0 is the session our run belongs to.
@@ -10,18 +11,10 @@ use offspring_protocol::{
     dsh::{ASSISTANT_MESSAGE, Finished, FinishedStatus, Notice, Started, TURN_END, notice::EventBody},
     event::{Custom, TextDelta, ToolCallComplete, ToolCallStart, UsageReport},
 };
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::value::RawValue;
 
 use super::payload::{self, Message, TurnFault};
-use crate::command::withheld::Withheld;
 
-/// Text is told in pieces of this length.
-const PIECE_BYTES: usize = 16 << 10;
-/// The longest output of a tool, and the largest data of an event without a kind of ours, that the log keeps.
-pub(super) const KEPT_BYTES: usize = 64 << 10;
 /// Open tool calls of one session whose names are remembered.
 const OPEN_CALLS: usize = 1_024;
 
@@ -54,7 +47,7 @@ impl Place {
 /// What is to be done to our tree, in this order.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A run begins: of a new session, or of one that had ended (L12).
+    /// A run is announced: of a new session, or of one that had ended (L12).
     Adopt {
         /// From now on.
         place: Place,
@@ -63,10 +56,10 @@ pub(super) enum Step {
         /// Its id at the peer.
         peer: SessionId,
     },
-    /// A run says something.
+    /// It begins, with what it was asked: before anything is said of it.
+    Begin(Place, String),
+    /// A run says something. A text is a message, whole.
     Say(Place, Event),
-    /// A run's text is longer than what is kept.
-    LeftOut(Place, u64),
     /// The terminal event of a run (L12).
     End(Place, Ending),
 }
@@ -97,10 +90,10 @@ struct Seat {
     peer: SessionId,
     parent: Option<Place>,
     open: bool,
+    /// Its run is announced, and nothing was heard of it that says what it was asked.
+    waits: bool,
     /// What it says, and what it starts, is dropped.
     muted: bool,
-    /// Bytes of text its run has told.
-    said_bytes: u64,
     /// Names of tool calls without a result.
     calls: HashMap<String, String>,
     fault: Option<TurnFault>,
@@ -114,22 +107,14 @@ pub(super) struct Translation {
     edges: HashMap<(Place, SessionId), Place>,
     /// Where a peer's session was started last (T3).
     current: HashMap<SessionId, Place>,
-    withheld: Withheld,
-    max_text_bytes: u64,
     dropped: u64,
 }
 
 impl Translation {
     /// For a turn of this session of the runtime.
-    pub(super) fn new(root: SessionId, withheld: Withheld, max_text_bytes: u64) -> Self {
-        let mut translation = Self {
-            seats: Vec::new(),
-            edges: HashMap::new(),
-            current: HashMap::new(),
-            withheld,
-            max_text_bytes,
-            dropped: 0,
-        };
+    pub(super) fn new(root: SessionId) -> Self {
+        let mut translation =
+            Self { seats: Vec::new(), edges: HashMap::new(), current: HashMap::new(), dropped: 0 };
         translation.seat(root, None, false);
         translation
     }
@@ -140,18 +125,30 @@ impl Translation {
             Notice::Started(started) => self.started(&started),
             Notice::Finished(finished) => self.finished(&finished),
             Notice::Event(event) => match self.current.get(&event.session_id).copied() {
-                Some(place) => self.event(place, event.event),
+                Some(place) => {
+                    let EventBody { kind, data, .. } = &event.event;
+                    let asked = data.as_deref().and_then(|data| payload::asked(kind, data));
+                    let begun = self.begin(place, asked);
+                    begun.into_iter().chain(self.event(place, event.event)).collect()
+                }
                 None => self.drop_one(),
             },
+            // Our runs say when a session works.
+            Notice::Status(status) => {
+                let place = self.current.get(&status.session_id).copied();
+                place.and_then(|place| self.begin(place, None)).into_iter().collect()
+            }
             Notice::Other { method, params } => {
                 let named = params.as_deref().and_then(payload::session_of);
                 let place = named.and_then(|id| self.current.get(id.as_str()).copied());
                 match place {
-                    Some(place) => self.say_custom(place, &method, params.as_deref()),
+                    Some(place) => {
+                        let begun = self.begin(place, None);
+                        begun.into_iter().chain(self.say_custom(place, &method, params.as_deref())).collect()
+                    }
                     None => self.drop_one(),
                 }
             }
-            // Our runs say when a session works.
             _ => Vec::new(),
         }
     }
@@ -159,7 +156,7 @@ impl Translation {
     /// From now on nothing of this session is told, nor of what it starts; its run is over for us.
     pub(super) fn mute(&mut self, place: Place) {
         let seat = &mut self.seats[place.0];
-        (seat.muted, seat.open) = (true, false);
+        (seat.muted, seat.open, seat.waits) = (true, false, false);
     }
 
     /// The places below our own whose runs are open, deepest first.
@@ -180,9 +177,7 @@ impl Translation {
 
     /// How our own run ends, by what the turn gave (T12).
     pub(super) fn root_ending(&self, response: Option<String>, reason: Option<&str>) -> Ending {
-        let text = self.shown(&response.unwrap_or_default());
-        let cut = text.floor_char_boundary(usize::try_from(self.max_text_bytes).unwrap_or(usize::MAX));
-        let text = text[..cut].to_owned();
+        let text = response.unwrap_or_default();
         match reason {
             Some("error") => self.failed(Place::ROOT, "error", text),
             Some("aborted" | "interrupted" | "cancelled") => Ending::Aborted { partial: text },
@@ -200,8 +195,8 @@ impl Translation {
             peer,
             parent,
             open: !muted,
+            waits: !muted && parent.is_some(),
             muted,
-            said_bytes: 0,
             calls: HashMap::new(),
             fault: None,
             messages: 0,
@@ -233,14 +228,24 @@ impl Translation {
                     return Vec::new();
                 }
                 seat.muted = muted;
-                seat.open = !muted;
-                (seat.said_bytes, seat.fault) = (0, None);
+                (seat.open, seat.waits) = (!muted, !muted);
+                seat.fault = None;
                 seat.calls.clear();
                 place
             }
             None => self.seat(child.clone(), Some(under), muted),
         };
-        if muted { self.drop_one() } else { vec![Step::Adopt { place, under, peer: child.clone() }] }
+        if muted {
+            return self.drop_one();
+        }
+        let begun = self.begin(under, None);
+        begun.into_iter().chain([Step::Adopt { place, under, peer: child.clone() }]).collect()
+    }
+
+    /// The first that is heard of a run that is announced.
+    fn begin(&mut self, place: Place, asked: Option<String>) -> Option<Step> {
+        let waits = std::mem::take(&mut self.seats[place.0].waits);
+        waits.then(|| Step::Begin(place, asked.unwrap_or_default()))
     }
 
     fn finished(&mut self, finished: &Finished) -> Vec<Step> {
@@ -258,14 +263,15 @@ impl Translation {
         // A second finish of one run changes nothing, and a run that was not started here has none to end.
         let Some(place) = place else { return self.drop_one() };
         self.seats[place.0].open = false;
-        let text = self.shown(&finished.last_text().unwrap_or_default());
+        let begun = self.begin(place, None);
+        let text = finished.last_text().unwrap_or_default();
         let reason = finished.stop_reason.as_deref();
         let ending = match (&finished.status, reason) {
             (Some(FinishedStatus::Ok), _) | (None, Some("completed")) => Ending::Completed(text),
             (_, Some("aborted")) => Ending::Aborted { partial: text },
             (_, reason) => self.failed(place, reason.unwrap_or("error"), text),
         };
-        vec![Step::End(place, ending)]
+        begun.into_iter().chain([Step::End(place, ending)]).collect()
     }
 
     /// As an error: what its last model turn said, where it said something.
@@ -273,8 +279,9 @@ impl Translation {
         let (code, message) = match &self.seats[place.0].fault {
             Some(TurnFault { code, message }) => {
                 let code = code.clone().unwrap_or_else(|| reason.to_owned());
-                let said = self.shown(message);
-                (code.clone(), if said.is_empty() { format!("the turn ended with {code}") } else { said })
+                let said =
+                    if message.is_empty() { format!("the turn ended with {code}") } else { message.clone() };
+                (code, said)
             }
             None => (reason.to_owned(), format!("the session of the runtime ended with `{reason}`")),
         };
@@ -295,12 +302,11 @@ impl Translation {
                     if calls.len() < OPEN_CALLS {
                         calls.insert(call.id.as_str().to_owned(), call.name.clone());
                     }
-                    let input = call.input.map(|input| self.shown_json(&input));
                     let start = ToolCallStart {
                         tool_call_id: call.id,
                         tool_name: call.name,
                         title: String::new(),
-                        input,
+                        input: call.input,
                     };
                     vec![Step::Say(place, Event::ToolCallStart(start))]
                 }
@@ -312,7 +318,7 @@ impl Translation {
                     let complete = ToolCallComplete {
                         tool_call_id: result.id,
                         tool_name: name.unwrap_or_default(),
-                        output: self.kept(&result.output),
+                        output: result.output,
                         is_error: result.is_error,
                         sessions: Vec::new(),
                     };
@@ -335,31 +341,14 @@ impl Translation {
 
     fn message(&mut self, place: Place, message: Message, seq: Option<u64>) -> Vec<Step> {
         let Message { id, text, usage } = message;
+        self.seats[place.0].messages += 1;
         let mut steps = Vec::new();
-        let max = self.max_text_bytes;
-        let mut text = self.shown(&text);
-        let seat = &mut self.seats[place.0];
-        seat.messages += 1;
         if !text.is_empty() {
-            if seat.said_bytes > 0 {
-                // The messages of one run are told apart.
-                text.insert_str(0, "\n\n");
-            }
-            let room = usize::try_from(max.saturating_sub(seat.said_bytes)).unwrap_or(usize::MAX);
-            let (mut rest, beyond) = text.split_at(text.floor_char_boundary(room));
-            seat.said_bytes += rest.len() as u64;
-            while !rest.is_empty() {
-                let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
-                steps.push(Step::Say(place, Event::TextDelta(TextDelta { text: piece.to_owned() })));
-                rest = after;
-            }
-            if !beyond.is_empty() {
-                steps.push(Step::LeftOut(place, beyond.len() as u64));
-            }
+            steps.push(Step::Say(place, Event::TextDelta(TextDelta { text })));
         }
         if let Some(usage) = usage {
             // Counted once by its id (L15); one without an id is told by its number in its session.
-            let nth = seat.messages;
+            let nth = self.seats[place.0].messages;
             let id = id.or_else(|| MessageId::new(format!("message-{}", seq.unwrap_or(nth))).ok());
             let report = id.map(|message_id| Event::Usage(UsageReport { message_id, usage }));
             steps.extend(report.map(|report| Step::Say(place, report)));
@@ -371,69 +360,8 @@ impl Translation {
         if self.seats[place.0].muted {
             return self.drop_one();
         }
-        let data = data.unwrap_or(RawValue::NULL);
-        let bytes = data.get().len();
-        let data = if bytes > KEPT_BYTES {
-            to_raw_value(&json!({ "left_out_bytes": bytes })).unwrap_or_default()
-        } else {
-            self.shown_json(data)
-        };
+        let data = data.unwrap_or(RawValue::NULL).to_owned();
         vec![Step::Say(place, Event::Custom(Custom { name: format!("dsh.{kind}"), data }))]
-    }
-
-    /// A text without what is withheld (W10).
-    pub(super) fn shown(&self, text: &str) -> String {
-        if self.withheld.is_empty() { text.to_owned() } else { self.withheld.text(text) }
-    }
-
-    fn kept(&self, text: &str) -> String {
-        let mut kept = self.shown(text);
-        let cut = kept.floor_char_boundary(KEPT_BYTES);
-        if cut < kept.len() {
-            let left_out = kept.len() - cut;
-            kept.truncate(cut);
-            kept.push_str(&format!("… ({left_out} bytes left out)"));
-        }
-        kept
-    }
-
-    /// JSON byte for byte, unless something in it is withheld (W10).
-    fn shown_json(&self, data: &RawValue) -> Box<RawValue> {
-        if self.withheld.is_empty() {
-            return data.to_owned();
-        }
-        let Ok(mut value) = serde_json::from_str::<Value>(data.get()) else { return data.to_owned() };
-        if self.redact(&mut value) { to_raw_value(&value).unwrap_or_default() } else { data.to_owned() }
-    }
-
-    fn redact(&self, value: &mut Value) -> bool {
-        match value {
-            Value::String(text) => {
-                let shown = self.withheld.text(text);
-                let changed = shown != *text;
-                *text = shown;
-                changed
-            }
-            Value::Array(items) => {
-                let mut changed = false;
-                items.iter_mut().for_each(|item| changed |= self.redact(item));
-                changed
-            }
-            Value::Object(members) => {
-                let mut changed = false;
-                *members = std::mem::take(members)
-                    .into_iter()
-                    .map(|(name, mut value)| {
-                        changed |= self.redact(&mut value);
-                        let shown = self.withheld.text(&name);
-                        changed |= shown != name;
-                        (shown, value)
-                    })
-                    .collect();
-                changed
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        }
     }
 }
 

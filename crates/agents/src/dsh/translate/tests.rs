@@ -1,12 +1,11 @@
 use offspring_protocol::Usage;
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::*;
 
-const ROOM: u64 = 1 << 20;
-
 fn translation() -> Translation {
-    Translation::new(SessionId::new("r").unwrap(), Withheld::default(), ROOM)
+    Translation::new(SessionId::new("r").unwrap())
 }
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -50,7 +49,8 @@ fn picture(steps: Vec<Step>) -> Vec<String> {
             format!("{} {} {}", custom.name, place(at), custom.data.get())
         }
         Step::Say(at, event) => format!("{} {}", event.kind(), place(at)),
-        Step::LeftOut(at, bytes) => format!("left out {} {bytes}", place(at)),
+        Step::Begin(at, asked) if asked.is_empty() => format!("begin {}", place(at)),
+        Step::Begin(at, asked) => format!("begin {} {asked}", place(at)),
         Step::End(at, Ending::Completed(text)) => format!("completed {} {text}", place(at)),
         Step::End(at, Ending::Failed { code, message, .. }) => {
             format!("failed {} {code}: {message}", place(at))
@@ -84,10 +84,12 @@ fn l12_each_start_is_a_run_and_its_finish_ends_it() {
         steps,
         [
             "adopt 1 under 0 c",
+            "begin 1",
             "say 1 \"x\"",
             "usage 1 m-x",
             "completed 1 last of c",
             "adopt 1 under 0 c",
+            "begin 1",
             "aborted 1",
             // A grandchild that starts after its parent's finish.
             "adopt 2 under 1 g",
@@ -117,12 +119,16 @@ fn t4_a_late_finish_ends_the_run_below_its_old_parent_and_moves_nothing() {
         [
             "adopt 1 under 0 a",
             "adopt 2 under 0 b",
+            "begin 1",
             "adopt 3 under 1 c",
+            "begin 2",
             "adopt 4 under 2 c",
+            "begin 4",
             "say 4 \"of b\"",
             "usage 4 m-of b",
+            "begin 3",
             "completed 3 last of c",
-            "say 4 \"\\n\\nstill of b\"",
+            "say 4 \"still of b\"",
             "usage 4 m-still of b",
             "failed 4 error: the session of the runtime ended with `error`",
         ]
@@ -150,7 +156,7 @@ fn t2_t7_a_start_of_oneself_of_the_root_or_below_a_stranger_makes_nothing() {
     assert_eq!(steps, Vec::<String>::new());
     assert_eq!(one.dropped(), 4);
     let steps = play(&mut one, [started("r", "a"), started("a", "b"), started("b", "a"), message("a", "x")]);
-    assert_eq!(steps[2..], ["adopt 3 under 2 a", "say 3 \"x\"", "usage 3 m-x"]);
+    assert_eq!(steps[3..], ["begin 2", "adopt 3 under 2 a", "begin 3", "say 3 \"x\"", "usage 3 m-x"]);
     assert_eq!(one.open(), [Place(3), Place(2), Place(1)]);
 }
 
@@ -163,8 +169,8 @@ fn what_is_muted_says_and_starts_nothing_until_it_is_started_again() {
         [message("a", "x"), started("a", "b"), message("b", "y"), finished("r", "a", "ok", "completed")];
     assert_eq!(play(&mut one, late), Vec::<String>::new());
     assert_eq!(
-        play(&mut one, [started("r", "a"), message("a", "z")])[..2],
-        ["adopt 1 under 0 a", "say 1 \"z\""]
+        play(&mut one, [started("r", "a"), message("a", "z")])[..3],
+        ["adopt 1 under 0 a", "begin 1", "say 1 \"z\""]
     );
 }
 
@@ -191,57 +197,37 @@ fn tools_keep_their_names_and_what_only_the_runtime_needs_is_left_out() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_and_counted() {
-    let mut one = Translation::new(SessionId::new("r").unwrap(), Withheld::default(), 5);
-    let steps = play(&mut one, [message("r", "abcdefg"), message("r", "h")]);
-    assert_eq!(
-        steps,
-        ["say 0 \"abcde\"", "left out 0 2", "usage 0 m-abcdefg", "left out 0 3", "usage 0 m-h"]
-    );
-    assert_eq!(one.root_ending(Some("abcdefg".to_owned()), None), Ending::Completed("abcde".to_owned()));
-    let steps = play(&mut one, [event("r", "new/kind", &json!("x".repeat(KEPT_BYTES)))]);
-    assert_eq!(steps, [format!(r#"dsh.new/kind 0 {{"left_out_bytes":{}}}"#, KEPT_BYTES + 2)]);
-    let mut one = translation();
-    let long = "x".repeat(PIECE_BYTES + 1);
-    assert_eq!(play(&mut one, [message("r", &long)]).len(), 3);
-}
-
-#[test]
-fn w10_what_is_withheld_is_in_no_text_no_tool_no_raw_event_and_no_error() {
-    let withheld = Withheld::default();
-    withheld.add("hunter2");
-    let mut one = Translation::new(SessionId::new("r").unwrap(), withheld, ROOM);
-    let error =
-        json!({ "reason": { "kind": "error", "error": { "code": "AUTH", "message": "bad hunter2" } } });
-    let result =
-        json!({ "message": { "toolCallId": "k", "content": [{ "type": "text", "text": "hunter2" }] } });
-    let notices = [
-        message("r", "say hunter2 aloud"),
-        event(
-            "r",
-            "tool/call",
-            &json!({ "callId": "k", "name": "bash", "arguments": "{\"hunter2\":[\"hunter2\"]}" }),
-        ),
-        event("r", "tool/result", &result),
-        event("r", "new/kind", &json!({ "hunter2": ["x hunter2"] })),
-        event("r", "turn/end", &error),
-    ];
-    let mut seen = 0;
-    for step in notices.into_iter().flat_map(|notice| one.take(notice)) {
-        let Step::Say(_, event) = step else { continue };
-        // The id of the message was not made of what a program printed.
-        if matches!(event, Event::Usage(_)) {
-            continue;
+fn a_run_begins_with_what_its_session_was_asked_where_that_is_the_first_that_is_heard_of_it() {
+    let asked = |kind: &str, by: &str, texts: [&str; 2]| {
+        let content = texts.map(|text| json!({ "type": "text", "text": text }));
+        let message = json!({ "content": content, "source": { "kind": by }, "role": "user", "id": "i" });
+        match kind {
+            "agent/inbox/spliced" => event("c", kind, &json!({ "inserted": [message] })),
+            kind => event("c", kind, &message),
         }
-        let raw = offspring_protocol::RawEvent::from(&event);
-        assert!(!raw.data().get().contains("hunter2"), "{raw:?}");
-        assert!(raw.data().get().contains("[redacted]"), "{raw:?}");
-        seen += 1;
-    }
-    assert_eq!(seen, 5);
-    let ending = one.root_ending(Some("hunter2".to_owned()), Some("error"));
-    let Ending::Failed { code, message, partial } = ending else { panic!("{ending:?}") };
-    assert_eq!((&*code, &*message, &*partial), ("AUTH", "bad [redacted]", "[redacted]"));
+    };
+    let begun = |next: Notice| play(&mut translation(), [started("r", "c"), next])[1].clone();
+    let by_a_parent = ["do it", "Your parent agent id is r."];
+    assert_eq!(begun(asked("agent/inbox/spliced", "user", by_a_parent)), "begin 1 do it");
+    assert_eq!(begun(asked("user/message", "user", by_a_parent)), "begin 1 do it");
+    let again = ["Agent r sent a message: ", "more"];
+    assert_eq!(
+        begun(asked("agent/inbox/spliced", "agent-message", again)),
+        "begin 1 Agent r sent a message: more"
+    );
+    let status = raw(r#"{"sessionId":"c","status":"running"}"#);
+    assert_eq!(begun(Notice::parse("session.status", Some(&status)).unwrap()), "begin 1");
+    let unknown = raw(r#"{"sessionId":"c"}"#);
+    assert_eq!(begun(Notice::parse("session.new", Some(&unknown)).unwrap()), "begin 1");
+    assert_eq!(begun(started("c", "g")), "begin 1");
+    // Only once.
+    let mut one = translation();
+    play(&mut one, [started("r", "c"), asked("agent/inbox/spliced", "user", by_a_parent)]);
+    let steps = play(
+        &mut one,
+        [asked("agent/inbox/spliced", "user", by_a_parent), finished("r", "c", "ok", "completed")],
+    );
+    assert_eq!(steps, ["completed 1 last of c"]);
 }
 
 #[test]
@@ -277,7 +263,7 @@ proptest! {
         const IDS: [&str; 5] = ["r", "a", "b", "c", "d"];
         let mut one = translation();
         let mut open = std::collections::BTreeSet::from([Place::ROOT]);
-        let mut known = open.clone();
+        let (mut known, mut begun) = (open.clone(), open.clone());
         for (what, parent, child) in steps {
             let notice = match what {
                 0 | 1 => started(IDS[parent], IDS[child]),
@@ -288,16 +274,17 @@ proptest! {
                 match step {
                     Step::Adopt { place, under, .. } => {
                         prop_assert!(known.contains(&under) && under < place);
-                        prop_assert!(open.insert(place));
+                        prop_assert!(begun.contains(&under) && open.insert(place));
                         known.insert(place);
+                        begun.remove(&place);
                         prop_assert_eq!(one.peer(place).as_str(), IDS[child]);
                     }
+                    Step::Begin(place, _) => prop_assert!(open.contains(&place) && begun.insert(place)),
                     Step::End(place, _) => {
-                        prop_assert!(place != Place::ROOT && open.remove(&place));
+                        prop_assert!(place != Place::ROOT && open.remove(&place) && begun.contains(&place));
                         prop_assert_eq!(one.peer(place).as_str(), IDS[child]);
                     }
-                    Step::Say(place, _) => prop_assert!(known.contains(&place)),
-                    Step::LeftOut(..) => prop_assert!(false),
+                    Step::Say(place, _) => prop_assert!(known.contains(&place) && begun.contains(&place)),
                 }
             }
             let expected: Vec<Place> = open.iter().rev().copied().filter(|place| *place != Place::ROOT).collect();
