@@ -65,6 +65,20 @@ struct Report {
 struct Outcome {
     summary: String,
     scenario: Scenario,
+    #[serde(default)]
+    phase_results: Vec<Phase>,
+}
+
+#[derive(Deserialize)]
+struct Phase {
+    phase: String,
+}
+
+impl Outcome {
+    /// Whether the bound that was reached is that of the build, which says nothing about the tests.
+    fn is_unbuilt(&self) -> bool {
+        self.summary == "Timeout" && self.phase_results.last().is_some_and(|last| last.phase == "Build")
+    }
 }
 
 #[derive(Deserialize)]
@@ -120,6 +134,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Result
     }
     // Nobody reads a backtrace of what is built here, and linking without it takes half the time.
     command.env("CARGO_PROFILE_DEV_DEBUG", "false");
+    // That a property fails is all there is to know: no smaller example, and none kept in the tree.
+    command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
     match namespace() {
         Some(runner) => _ = command.arg(format!("--cargo-arg=--config={}", runner_setting(&runner)?)),
         None if packages.contains(&ENDS_PROCESSES) => bail!(
@@ -167,7 +183,9 @@ fn runner_setting(runner: &[&str]) -> Result<String> {
 
 fn judge(root: &Path, report: &Report) -> Result<()> {
     let count = |word: &str| report.outcomes.iter().filter(|outcome| outcome.summary == word).count();
-    let (caught, missed, timeout) = (count("CaughtMutant"), count("MissedMutant"), count("Timeout"));
+    let unbuilt = report.outcomes.iter().filter(|outcome| outcome.is_unbuilt()).count();
+    let (caught, missed, timeout) =
+        (count("CaughtMutant"), count("MissedMutant"), count("Timeout") - unbuilt);
     let unviable = count("Unviable");
     let Some(rate) = catch_rate(caught + timeout, missed) else { bail!("there was nothing to change") };
     println!(
@@ -191,6 +209,9 @@ fn judge(root: &Path, report: &Report) -> Result<()> {
     }
     for problem in &problems {
         eprintln!("   {problem}");
+    }
+    if unbuilt > 0 {
+        bail!("{unbuilt} changes were not built in time, so that nothing is known of them");
     }
     if rate < LEAST_CAUGHT {
         bail!("{rate:.1} % caught, at least {LEAST_CAUGHT} % are wanted");
@@ -306,6 +327,12 @@ mod tests {
         std::fs::write(root.join(SURVIVORS), "`a.rs`: replace f with (): equal by construction\n").unwrap();
         assert!(judge(&root, &report(&[survivor(4)])).is_ok());
         assert!(judge(&root, &report(&[survivor(2)])).is_err());
+        let hung = |phase| {
+            let phases = format!(r#"[{{"phase":"Build"}},{{"phase":"{phase}"}}]"#);
+            format!(r#"{{"summary":"Timeout","scenario":"Baseline","phase_results":{phases}}}"#)
+        };
+        assert!(judge(&root, &report(&[hung("Test")])).is_ok());
+        assert!(judge(&root, &report(&[hung("Build")])).is_err(), "nobody has tested it");
         assert!(judge(&root, &report(&[survivor(4), survivor(4), survivor(4)])).is_err());
         std::fs::remove_dir_all(&root).unwrap();
     }
