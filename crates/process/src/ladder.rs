@@ -56,3 +56,21 @@ impl Ladder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w7_of_two_who_stop_one_process_the_more_urgent_holds_at_each_step() {
+        let bounds = |end: u64, terminate: u64| {
+            let ladder = Ladder::terminate().end_of_input_within(Duration::from_secs(end));
+            ladder.terminate_within(Duration::from_secs(terminate))
+        };
+        for (one, other, both) in [((7, 1), (3, 9), (3, 1)), ((0, 9), (5, 5), (0, 5))] {
+            let hastened = bounds(one.0, one.1).hastened(bounds(other.0, other.1));
+            let both = bounds(both.0, both.1);
+            assert_eq!((hastened.end_of_input, hastened.terminate), (both.end_of_input, both.terminate));
+        }
+    }
+}

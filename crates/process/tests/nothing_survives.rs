@@ -93,6 +93,17 @@ async fn l14_a_loop_that_forks_is_outrun() {
 }
 
 #[tokio::test]
+async fn l14_what_has_lost_every_mark_and_its_parent_is_found_by_its_group() {
+    let token = token();
+    let lost = "env -i /usr/bin/prlimit --rttime=unlimited sleep @";
+    let script = format!("read go\n ({lost} &)\n sleep @").replace('@', &token);
+    let process = start(shell(&script)).await;
+    until_sleepers(&token, 2);
+    process.stop(Ladder::terminate()).await;
+    assert_eq!(living(&token), []);
+}
+
+#[tokio::test]
 async fn l14_a_stopped_program_ends_too() {
     let token = token();
     for (how, spec) in both(&format!("setsid sleep {token} & kill -STOP $$; sleep {token}")) {
@@ -162,6 +173,21 @@ async fn l14_dropping_a_process_ends_everything() {
 }
 
 #[test]
+fn l14_a_process_that_is_dropped_where_nothing_runs_any_more_is_ended_all_the_same() {
+    let token = token();
+    for (how, spec) in both(&format!("sleep {token} & trap '' TERM; sleep {token}")) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let process = runtime.block_on(async { spawn(&spec).unwrap() });
+        until_sleepers(&token, 2);
+        let pid = process.pid();
+        drop(process);
+        until(how, Duration::from_secs(5), || world::is_dead(pid).then_some(()));
+        drop(runtime);
+        until(how, Duration::from_secs(5), || living(&token).is_empty().then_some(()));
+    }
+}
+
+#[test]
 fn l14_a_runtime_that_shuts_down_ends_everything() {
     let token = token();
     for (how, spec) in both(&format!("env -i /usr/bin/setsid sleep {token} & trap '' TERM; sleep {token}")) {
@@ -191,7 +217,9 @@ async fn l14_exit_codes_and_signals_pass_through() {
         ("kill -USR1 $$", ExitKind::Signal(10)),
     ] {
         for (how, spec) in both(script) {
-            assert_eq!(spawn(&spec).unwrap().wait().await.status, status, "{how}: {script}");
+            let exit = spawn(&spec).unwrap().wait().await;
+            assert_eq!(exit.status, status, "{how}: {script}");
+            assert_eq!(exit.is_success(), script == "exit 0", "{how}: {script}");
         }
     }
 }

@@ -120,6 +120,14 @@ fn t11_the_bytes_of_a_turn_are_bounded_before_its_answer_and_after_it_and_counte
     let result = turn.into_result();
     assert_eq!((result.events.len(), result.notifications.len(), result.end), (2, 2, None));
 
+    // What was too much for it is no end of it, be it the root's idle.
+    let mut turn = new();
+    attach(&mut turn);
+    turn.take(receipt());
+    turn.take(text("r", "a"));
+    turn.take(status("r", "idle"));
+    assert!(of_turn(&turn) && turn.into_result().end.is_none());
+
     let mut turn = new();
     turn.take(receipt());
     turn.take(text("r", "a"));

@@ -224,3 +224,34 @@ impl Reach {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn l14_what_a_program_started_before_it_was_marked_is_marked_with_it() {
+        let marker = RunMarker::generate().unwrap();
+        let mut child =
+            Command::new("/bin/sh").args(["-c", "sleep 600 & (sleep 600; true) & wait"]).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let below = || descendants(&snapshot().unwrap(), &[pid]);
+        while below().len() < 3 {
+            assert!(Instant::now() < deadline, "{:?}", below());
+            // poll: the process table
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        mark_child(child.id(), marker).unwrap();
+        let marked: Vec<bool> = below().iter().map(|entry| is_marked(entry.pid, marker)).collect();
+        let listed = children(pid);
+        // Before anything is asserted: a failure must leave no process behind.
+        let reach = Reach::of_child(child.id(), marker, false);
+        let swept = reach.end(None).unwrap();
+        let _ = child.wait();
+        assert_eq!((marked.as_slice(), listed.len()), (&[true; 3][..], 2));
+        assert_eq!((swept.survivors.len(), swept.killed), (0, 4));
+    }
+}

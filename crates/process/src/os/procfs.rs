@@ -285,4 +285,32 @@ mod tests {
         send(known, Signal::KILL).unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
     }
+
+    #[test]
+    fn l14_neither_ourselves_nor_what_we_descend_from_is_ever_signalled() {
+        let us = rustix::process::getpid().as_raw_pid();
+        let above = ourselves_and_above(&snapshot().unwrap());
+        assert!(above.contains(&us) && above.contains(&entry(us).unwrap().parent), "{above:?}");
+        assert!(!above.contains(&0), "nobody's parent");
+    }
+
+    #[test]
+    fn l14_a_process_is_known_by_its_environment_where_its_limits_say_nothing() {
+        let [ours, other] = [(); 2].map(|()| RunMarker::generate().unwrap());
+        let mut child = std::process::Command::new("/bin/sleep")
+            .arg("600")
+            .env(MARKER_VARIABLE, ours.to_string())
+            .spawn()
+            .unwrap();
+        let pid = child.id().cast_signed();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // A program that was just executed has no environment to be read for a moment.
+        while environ(pid).is_none_or(|environ| environ.is_empty()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1)); // poll: /proc
+        }
+        let seen = (is_marked(pid, ours), is_marked(pid, other), lineage(pid) == Some(ours.lineage()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(seen, (true, false, true));
+    }
 }
