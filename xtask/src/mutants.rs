@@ -192,7 +192,8 @@ fn judge(root: &Path, report: &Report) -> Result<()> {
         "mutants: {caught} caught, {timeout} hung, {missed} survived, {unviable} did not compile: {rate:.1} % caught"
     );
 
-    let reasons = std::fs::read_to_string(root.join(SURVIVORS)).unwrap_or_default();
+    // A bar would end a cell of the table.
+    let reasons = std::fs::read_to_string(root.join(SURVIVORS)).unwrap_or_default().replace("\\|", "|");
     let mut problems = Vec::new();
     for mutant in
         report.outcomes.iter().filter(|outcome| outcome.summary == "MissedMutant").filter_map(mutant)
