@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::{ClientError, Gone},
-    notification::Notification,
+    notification::{Blocks, Line, Notification},
     result::{TreeReport, TurnResult},
 };
 
@@ -62,8 +62,10 @@ pub(crate) struct Collector {
     turn: Option<Turn>,
     /// What came before that: the receipt comes before the answer.
     before: Vec<Notification>,
+    /// Readable once `blocks` is closed.
     notifications: Vec<Notification>,
     events: Vec<Notification>,
+    blocks: Blocks,
     /// For a reader that takes them as they come and keeps none here.
     unread: Option<VecDeque<Notification>>,
     missed: u64,
@@ -123,6 +125,7 @@ impl Collector {
             before: Vec::new(),
             notifications: Vec::new(),
             events: Vec::new(),
+            blocks: Blocks::default(),
             unread: (follower != Follower::Nobody && keep == Keep::Nothing).then(VecDeque::new),
             missed: 0,
             bytes: 0,
@@ -141,15 +144,15 @@ impl Collector {
     }
 
     /// Takes the next notification of the tree, in wire order (T9).
-    pub(crate) fn take(&mut self, notification: Notification) {
+    pub(crate) fn take(&mut self, line: &Line<'_>) {
         if self.end.is_some() {
             self.missed += u64::from(matches!(self.end, Some(CollectorEnd::Lagged)));
             return;
         }
         if self.turn.is_some() {
-            self.feed(notification);
-        } else if self.add(&notification) {
-            self.before.push(notification);
+            self.feed(line);
+        } else if self.add(line) {
+            self.before.push(Notification::alone(line));
         }
     }
 
@@ -161,7 +164,7 @@ impl Collector {
         for notification in std::mem::take(&mut self.before) {
             self.bytes -= notification.cost_bytes();
             if self.end.is_none() {
-                self.feed(notification);
+                self.feed(&notification.line());
             }
         }
         if let (Some(gone), None) = (gone, &self.end) {
@@ -189,19 +192,19 @@ impl Collector {
         }
     }
 
-    fn feed(&mut self, notification: Notification) {
+    fn feed(&mut self, line: &Line<'_>) {
         let Some(turn) = &mut self.turn else { return };
-        let step = observe(turn, &self.root, &notification);
+        let step = observe(turn, &self.root, line);
         match step {
             TurnStep::BeforeReceipt | TurnStep::AfterEnd => return,
             TurnStep::Collected | TurnStep::Observed | TurnStep::Ended(_) => {}
         }
-        if matches!(notification.method(), SUBAGENT_STARTED | SUBAGENT_FINISHED) {
-            self.report.observe(&notification);
+        if matches!(line.method(), SUBAGENT_STARTED | SUBAGENT_FINISHED) {
+            self.report.observe(line);
         }
-        let of_root = notification.session_id() == Some(self.root.as_str());
-        let is_root_status = of_root && notification.method() == SESSION_STATUS;
-        self.keep(notification, step == TurnStep::Collected);
+        let of_root = line.session_id() == Some(self.root.as_str());
+        let is_root_status = of_root && line.method() == SESSION_STATUS;
+        self.keep(line, step == TurnStep::Collected);
         // Only here: while the root works nobody asks for it, and a clock costs more than the rest of a step.
         if self.awaits() == Awaits::TreeRest {
             self.heard_at = Some(Instant::now());
@@ -214,15 +217,15 @@ impl Collector {
         }
     }
 
-    fn keep(&mut self, notification: Notification, is_event: bool) {
+    fn keep(&mut self, line: &Line<'_>, is_event: bool) {
         if let Some(unread) = &mut self.unread {
-            let cost = notification.cost_bytes();
+            let cost = line.cost_bytes();
             let fits =
                 unread.len() < self.room.queue_items && self.bytes + cost <= self.room.queue_bytes.max(cost);
             let waits = matches!(self.follower, Follower::WaitedFor(_));
             if fits || waits {
                 self.bytes += cost;
-                unread.push_back(notification);
+                unread.push_back(Notification::alone(line));
                 let is_full = unread.len() >= self.room.queue_items || self.bytes >= self.room.queue_bytes;
                 self.is_holding |= waits && is_full;
             } else {
@@ -231,17 +234,22 @@ impl Collector {
             }
             return;
         }
-        if self.keep == Keep::Everything && self.add(&notification) {
+        if self.keep == Keep::Everything && self.add(line) {
+            // Whoever follows reads them as they come.
+            let kept = match self.follower {
+                Follower::Nobody => self.blocks.keep(line),
+                Follower::LeftBehind | Follower::WaitedFor(_) => Notification::alone(line),
+            };
             if is_event {
-                self.events.push(notification.clone());
+                self.events.push(kept.clone());
             }
-            self.notifications.push(notification);
+            self.notifications.push(kept);
         }
     }
 
     /// Counts the bytes of what is to be kept; too many end the turn.
-    fn add(&mut self, notification: &Notification) -> bool {
-        self.bytes += notification.cost_bytes();
+    fn add(&mut self, line: &Line<'_>) -> bool {
+        self.bytes += line.cost_bytes();
         if self.bytes > self.room.turn_bytes {
             self.finish(CollectorEnd::TooLarge);
             return false;
@@ -343,7 +351,8 @@ impl Collector {
     }
 
     /// The turn as it stands.
-    pub(crate) fn into_result(self) -> TurnResult {
+    pub(crate) fn into_result(mut self) -> TurnResult {
+        self.blocks.close();
         let end = match self.end {
             Some(CollectorEnd::Turn(end)) => Some(end),
             _ => None,
@@ -362,12 +371,12 @@ impl Collector {
 }
 
 /// Gives a turn what a notification says, as far as it cares.
-fn observe(turn: &mut Turn, root: &SessionId, notification: &Notification) -> TurnStep {
-    let of_root = notification.session_id() == Some(root.as_str());
-    match notification.method() {
+fn observe(turn: &mut Turn, root: &SessionId, line: &Line<'_>) -> TurnStep {
+    let of_root = line.session_id() == Some(root.as_str());
+    match line.method() {
         SESSION_EVENT if of_root => {}
         SESSION_STATUS if of_root => {
-            let state = match notification.status() {
+            let state = match line.status() {
                 Some("idle") => SessionState::Idle,
                 _ => SessionState::Running,
             };
@@ -376,8 +385,8 @@ fn observe(turn: &mut Turn, root: &SessionId, notification: &Notification) -> Tu
         // T12: whoever it is, it is not the root's own.
         _ => return turn.observe(TurnInput::Descendant { session: root }),
     }
-    let data = || notification.event_data();
-    match notification.event_type() {
+    let data = || line.event_data();
+    match line.event_type() {
         Some(INBOX_SPLICED) if !turn.is_received() => {
             let ids = data().map(notice::inbox_message_ids).unwrap_or_default();
             turn.observe(TurnInput::RootEvent { kind: RootEventKind::Receipt { ids: &ids } })

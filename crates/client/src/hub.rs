@@ -26,7 +26,7 @@ use crate::{
     collector::{Collector, Follower, Keep, Rest, Room},
     error::{Gone, GoneHow},
     limits::Limits,
-    notification::Notification,
+    notification::{Line, Notification},
     queue::{Queue, SubscriptionEnd},
 };
 
@@ -69,6 +69,8 @@ struct State {
     unmatched: Arc<Queue>,
     unmatched_dropped: u64,
     pending: Pending<Sent>,
+    /// The turns that learn of their rest by [`Rest::Bookkeeping`]: the others need not be looked at.
+    keeping_books: Vec<SubscriptionKey>,
     /// Something changed that may have brought a tree to rest.
     rest_is_due: bool,
     /// The reader waits for bytes: everything that was written has been routed.
@@ -90,6 +92,18 @@ impl Target {
             Self::Turn(turn) if turn.is_holding() => Some(turn),
             _ => None,
         }
+    }
+}
+
+/// A notification that is made when somebody is to have it, once for all of them. A turn keeps its own copy.
+struct Shared<'a> {
+    line: &'a Line<'a>,
+    notification: Option<Notification>,
+}
+
+impl Shared<'_> {
+    fn notification(&mut self) -> Notification {
+        self.notification.get_or_insert_with(|| Notification::alone(self.line)).clone()
     }
 }
 
@@ -129,6 +143,7 @@ impl Hub {
             unmatched: Arc::new(Queue::new(limits.unmatched_items, limits.unmatched_bytes)),
             unmatched_dropped: 0,
             pending: Pending::with_limit(usize::MAX),
+            keeping_books: Vec::new(),
             rest_is_due: false,
             reader_waits: true,
             closing: false,
@@ -191,33 +206,35 @@ impl Hub {
     }
 
     /// A notification, in wire order (T9). Never waits (T11).
-    pub(crate) fn notification(&self, notification: Notification) {
-        let matched = self.route(&notification);
+    pub(crate) fn notification(&self, line: &Line<'_>) {
+        let mut shared = Shared { line, notification: None };
+        let matched = self.route(&mut shared);
         // T2: after the edge is recorded, because a filter may ask for a path.
-        let filtered = self.offer_to_filters(&notification);
+        let filtered = self.offer_to_filters(&mut shared);
         // T10
         if !matched && !filtered {
-            self.lock().unmatched(notification);
+            self.lock().unmatched(shared.notification());
         }
     }
 
     /// Records what it says and gives it to whoever subscribed to its tree; whether anybody did.
-    fn route(&self, notification: &Notification) -> bool {
+    fn route(&self, shared: &mut Shared<'_>) -> bool {
+        let line = shared.line;
         let mut state = self.lock();
         let State { router, targets, activity, .. } = &mut *state;
         let (session, parent, child) = (
-            notification.session_id().unwrap_or_default(),
-            notification.parent_session_id().unwrap_or_default(),
-            notification.child_session_id().unwrap_or_default(),
+            line.session_id().unwrap_or_default(),
+            line.parent_session_id().unwrap_or_default(),
+            line.child_session_id().unwrap_or_default(),
         );
         let mut rest_is_due = false;
-        let route = match notification.method() {
+        let route = match line.method() {
             SUBAGENT_STARTED => router.route(Routed::Started { parent, child }),
             SUBAGENT_FINISHED => router.route(Routed::Finished { parent, child }),
-            _ if notification.session_id().is_some() => router.route(Routed::Session { session }),
+            _ if line.session_id().is_some() => router.route(Routed::Session { session }),
             _ => router.route(Routed::Unrouted),
         };
-        match notification.method() {
+        match line.method() {
             SUBAGENT_STARTED if matches!(route.edge(), Some(Ok(_))) => {
                 if let (Ok(parent), Ok(child)) = (SessionId::new(parent), SessionId::new(child)) {
                     activity.started(&parent, &child);
@@ -233,7 +250,7 @@ impl Hub {
             }
             SESSION_STATUS => {
                 if let Ok(session) = SessionId::new(session) {
-                    let idle = notification.status() == Some("idle");
+                    let idle = line.status() == Some("idle");
                     activity.status(&session, if idle { SessionState::Idle } else { SessionState::Running });
                     rest_is_due = idle;
                 }
@@ -244,9 +261,9 @@ impl Hub {
         let mut is_held = false;
         for key in route.matched() {
             match targets.get_mut(key) {
-                Some(Target::Queue(queue)) => queue.push(notification.clone()),
+                Some(Target::Queue(queue)) => queue.push(shared.notification()),
                 Some(Target::Turn(turn)) => {
-                    turn.take(notification.clone());
+                    turn.take(line);
                     is_held |= turn.is_holding();
                 }
                 None => {}
@@ -272,8 +289,7 @@ impl Hub {
                 let believed =
                     succeeded && (!*closing || activity.is_at_rest(turn.root(), router.ancestry_mut()));
                 if !believed || !turn.tree_at_rest() {
-                    turn.rest = Rest::Bookkeeping;
-                    state.rest_is_due = true;
+                    state.keep_books(key);
                 }
             }
         }
@@ -423,10 +439,7 @@ impl Hub {
     /// From now on the turn's rest is told by what the wire says.
     pub(crate) fn keep_books(&self, key: SubscriptionKey) {
         let mut state = self.lock();
-        if let Some(Target::Turn(turn)) = state.targets.get_mut(&key) {
-            turn.rest = Rest::Bookkeeping;
-        }
-        state.rest_is_due = true;
+        state.keep_books(key);
         if state.reader_waits {
             state.settle();
         }
@@ -506,7 +519,7 @@ impl Hub {
     }
 
     /// Asks every filter, without any lock: it may call the client. One that panics ends its subscription.
-    fn offer_to_filters(&self, notification: &Notification) -> bool {
+    fn offer_to_filters(&self, shared: &mut Shared<'_>) -> bool {
         let filters = {
             let filters = self.lock_filters();
             if filters.is_empty() {
@@ -514,9 +527,10 @@ impl Hub {
             }
             filters.clone()
         };
+        let notification = shared.notification();
         let mut matched = false;
         for Filtered { serial, filter, queue } in filters {
-            match catch_unwind(AssertUnwindSafe(|| filter(notification))) {
+            match catch_unwind(AssertUnwindSafe(|| filter(&notification))) {
                 Ok(true) => {
                     matched = true;
                     queue.push(notification.clone());
@@ -542,20 +556,28 @@ impl Hub {
 }
 
 impl State {
+    fn keep_books(&mut self, key: SubscriptionKey) {
+        if let Some(Target::Turn(turn)) = self.targets.get_mut(&key)
+            && turn.rest != Rest::Bookkeeping
+        {
+            turn.rest = Rest::Bookkeeping;
+            self.keeping_books.push(key);
+        }
+        self.rest_is_due = true;
+    }
+
     /// Ends the turns whose tree is at rest by what the wire has said.
     fn settle(&mut self) {
         if !std::mem::take(&mut self.rest_is_due) {
             return;
         }
-        for target in self.targets.values_mut() {
-            if let Target::Turn(turn) = target
-                && turn.rest == Rest::Bookkeeping
-                && !turn.is_ended()
-                && self.activity.is_at_rest(turn.root(), self.router.ancestry_mut())
-            {
-                turn.tree_at_rest();
+        let Self { keeping_books, targets, activity, router, .. } = self;
+        keeping_books.retain(|key| match targets.get_mut(key) {
+            Some(Target::Turn(turn)) if !turn.is_ended() => {
+                !(activity.is_at_rest(turn.root(), router.ancestry_mut()) && turn.tree_at_rest())
             }
-        }
+            _ => false,
+        });
     }
 
     fn unmatched(&mut self, notification: Notification) {

@@ -30,7 +30,7 @@ use tokio::{
 use crate::{
     error::{Gone, GoneHow},
     hub::Hub,
-    notification::Notification,
+    notification::Line,
     requests::Requests,
 };
 
@@ -289,11 +289,12 @@ impl Sorter<'_> {
             self.junk.note_blank();
             return None;
         }
-        let text = std::str::from_utf8(frame);
+        let text = simdutf8::basic::from_utf8(frame);
         let read = text.map_or_else(|_| Frame::read(frame), Frame::of_text);
         match read {
             Ok(Frame::Notification(head)) => {
-                self.hub.notification(Notification::new(line, text.ok()?, &head)?);
+                let mut room = String::new();
+                self.hub.notification(&Line::new(line, text.ok()?, &head, &mut room)?);
                 None
             }
             Ok(Frame::Other(incoming)) => match incoming.message {

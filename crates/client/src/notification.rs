@@ -1,72 +1,56 @@
 //! A notification of the runtime, kept as the line it came in.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+mod block;
+mod line;
 
-use offspring_protocol::dsh::{Head, Notice, SESSION_EVENT};
+use std::{fmt, sync::Arc};
+
+use offspring_protocol::dsh::Notice;
 use serde::{
-    Deserialize, Serialize, Serializer,
+    Serialize, Serializer,
     ser::{Error as _, SerializeStruct},
 };
 use serde_json::value::RawValue;
 
+use block::Block;
+pub(crate) use block::Blocks;
+pub(crate) use line::Line;
+use line::Parts;
+
 /// A notification: the frame as it came, and what routing had to find in it. Cheap to clone.
 ///
 /// Payloads stay raw until somebody looks: [`params`](Self::params), [`notice`](Self::notice). It takes the
-/// bytes of its frame and about 100 more, however often it is cloned, and 72 per place it stands in.
+/// bytes of its frame, however often it is cloned, and 64 more per place it stands in. Those of one
+/// [`TurnResult`](crate::TurnResult) share memory in pieces of at most 64 KiB: who keeps one of them for long, and not
+/// the others, keeps its piece, or a copy of its [`frame`](Self::frame).
 ///
 /// Serialises as `{"method": …, "params": …}`.
 #[derive(Clone)]
 pub struct Notification {
-    /// The frame, and behind it those of its strings that were escaped in it.
-    text: Arc<str>,
-    frame_bytes: u32,
-    number: u64,
-    method: Span,
-    session: Span,
-    parent: Span,
-    child: Span,
-    /// The type of a `session.event`, the `status` of any other.
-    word: Span,
-}
-
-/// A piece of the text; `NONE` for what is absent.
-#[derive(Clone, Copy)]
-struct Span {
+    block: Arc<Block>,
+    /// Where in the block its text begins.
     at: u32,
     bytes: u32,
+    number: u64,
+    parts: Parts,
 }
 
-const NONE: Span = Span { at: u32::MAX, bytes: 0 };
-
 impl Notification {
-    /// `None` when the frame is larger than 4 GiB, which no limit of a reader allows.
-    pub(crate) fn new(number: u64, frame: &str, head: &Head<'_>) -> Option<Self> {
-        let mut escaped = String::new();
-        let mut place = |part: &Cow<'_, str>| match part {
-            Cow::Borrowed(part) => {
-                // A borrowed part lies in the frame it was read from.
-                let at = (part.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
-                (frame.get(at..at + part.len()) == Some(part)).then(|| span(at, part.len()))?
-            }
-            Cow::Owned(part) => {
-                let at = frame.len() + escaped.len();
-                escaped.push_str(part);
-                span(at, part.len())
-            }
-        };
-        let mut optional = |part: &Option<Cow<'_, str>>| part.as_ref().map_or(Some(NONE), &mut place);
-        let word = if head.method == SESSION_EVENT { &head.event_type } else { &head.status };
-        let (session, parent, child) =
-            (optional(&head.session)?, optional(&head.parent)?, optional(&head.child)?);
-        let word = optional(word)?;
-        let method = match &head.method {
-            // A default method is borrowed from nowhere.
-            Cow::Borrowed("") => span(0, 0)?,
-            method => place(method)?,
-        };
-        let frame_bytes = u32::try_from(frame.len()).ok()?;
-        let text = if escaped.is_empty() { frame.into() } else { format!("{frame}{escaped}").into() };
-        Some(Self { text, frame_bytes, number, method, session, parent, child, word })
+    /// One with memory of its own.
+    pub(crate) fn alone(line: &Line<'_>) -> Self {
+        Self::in_block(line, Arc::new(Block::of_one(line.text)), 0)
+    }
+
+    /// One whose text stands in this block.
+    fn in_block(line: &Line<'_>, block: Arc<Block>, at: u32) -> Self {
+        let bytes = u32::try_from(line.text.len()).unwrap_or(u32::MAX);
+        Self { block, at, bytes, number: line.number, parts: line.parts }
+    }
+
+    pub(crate) fn line(&self) -> Line<'_> {
+        let at = self.at as usize;
+        let text = self.block.text().get(at..at + self.bytes as usize).unwrap_or_default();
+        Line { number: self.number, text, parts: self.parts }
     }
 
     /// Which line of the wire it was, from 1, every line counted. Grows in wire order (T9).
@@ -79,60 +63,55 @@ impl Notification {
     /// sends.
     #[must_use]
     pub fn method(&self) -> &str {
-        self.at(self.method).unwrap_or_default()
+        self.line().method()
     }
 
     /// `params.sessionId`: whose event or status it is.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
-        self.at(self.session)
+        self.line().session_id()
     }
 
     /// `params.parentSessionId` of a start or a finish.
     #[must_use]
     pub fn parent_session_id(&self) -> Option<&str> {
-        self.at(self.parent)
+        self.line().parent_session_id()
     }
 
     /// `params.childSessionId` of a start or a finish.
     #[must_use]
     pub fn child_session_id(&self) -> Option<&str> {
-        self.at(self.child)
+        self.line().child_session_id()
     }
 
     /// `params.event.type` of a `session.event`.
     #[must_use]
     pub fn event_type(&self) -> Option<&str> {
-        self.at(self.word).filter(|_| self.is_event())
+        self.line().event_type()
     }
 
     /// `params.status` of anything that is no `session.event`: `idle`, `running`, `ok`, `error`.
     #[must_use]
     pub fn status(&self) -> Option<&str> {
-        self.at(self.word).filter(|_| !self.is_event())
+        self.line().status()
     }
 
     /// The line as it came, without its line end.
     #[must_use]
     pub fn frame(&self) -> &str {
-        self.text.get(..self.frame_bytes as usize).unwrap_or_default()
+        self.line().frame()
     }
 
     /// What it takes in a bounded queue, in bytes: its frame and what is kept beside it.
     #[must_use]
     pub fn cost_bytes(&self) -> usize {
-        self.text.len() + size_of::<Self>()
+        self.bytes as usize + size_of::<Self>()
     }
 
     /// Its params, unparsed. Reads the frame once more.
     #[must_use]
     pub fn params(&self) -> Option<&RawValue> {
-        #[derive(Deserialize)]
-        struct Members<'a> {
-            #[serde(borrow)]
-            params: Option<&'a RawValue>,
-        }
-        serde_json::from_str::<Members<'_>>(self.frame()).ok()?.params
+        self.line().params()
     }
 
     /// What it says, parsed.
@@ -140,42 +119,14 @@ impl Notification {
     /// # Errors
     /// The parser's, when a known notification lacks what it always has.
     pub fn notice(&self) -> Result<Notice, serde_json::Error> {
-        Notice::parse(self.method(), self.params())
+        self.line().notice()
     }
 
     /// The data of a `session.event`, unparsed.
     #[must_use]
     pub fn event_data(&self) -> Option<&RawValue> {
-        #[derive(Deserialize)]
-        struct Members<'a> {
-            #[serde(borrow)]
-            params: Params<'a>,
-        }
-        #[derive(Deserialize)]
-        struct Params<'a> {
-            #[serde(borrow)]
-            event: Event<'a>,
-        }
-        #[derive(Deserialize)]
-        struct Event<'a> {
-            #[serde(borrow)]
-            data: Option<&'a RawValue>,
-        }
-        serde_json::from_str::<Members<'_>>(self.frame()).ok()?.params.event.data
+        self.line().event_data()
     }
-
-    fn is_event(&self) -> bool {
-        self.method() == SESSION_EVENT
-    }
-
-    fn at(&self, span: Span) -> Option<&str> {
-        let at = span.at as usize;
-        self.text.get(at..at.checked_add(span.bytes as usize)?)
-    }
-}
-
-fn span(at: usize, bytes: usize) -> Option<Span> {
-    Some(Span { at: u32::try_from(at).ok()?, bytes: u32::try_from(bytes).ok()? })
 }
 
 impl fmt::Debug for Notification {
@@ -201,15 +152,10 @@ impl fmt::Debug for Notification {
 
 impl Serialize for Notification {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Deserialize)]
-        struct Members<'a> {
-            #[serde(borrow)]
-            params: Option<&'a RawValue>,
-        }
-        let members: Members<'_> = serde_json::from_str(self.frame()).map_err(S::Error::custom)?;
+        let params = self.line().read_params().map_err(S::Error::custom)?;
         let mut object = serializer.serialize_struct("Notification", 2)?;
         object.serialize_field("method", self.method())?;
-        object.serialize_field("params", &members.params)?;
+        object.serialize_field("params", &params)?;
         object.end()
     }
 }
@@ -223,7 +169,10 @@ pub(crate) mod tests {
     /// The notification that a line holds.
     pub(crate) fn notification(number: u64, line: &str) -> Notification {
         match Frame::read(line.as_bytes()) {
-            Ok(Frame::Notification(head)) => Notification::new(number, line, &head).unwrap(),
+            Ok(Frame::Notification(head)) => {
+                let mut room = String::new();
+                Notification::alone(&Line::new(number, line, &head, &mut room).unwrap())
+            }
             other => panic!("{line}: {other:?}"),
         }
     }

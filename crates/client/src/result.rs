@@ -8,7 +8,7 @@ use offspring_protocol::{
 };
 use offspring_tree::turn::TurnEnd;
 
-use crate::notification::Notification;
+use crate::notification::{Line, Notification};
 
 /// A turn, from the receipt of its prompt to its end (T13).
 #[derive(Debug, Clone)]
@@ -101,14 +101,14 @@ impl TreeReport {
     pub fn of<'a>(notifications: impl IntoIterator<Item = &'a Notification>) -> Self {
         let mut report = Self::default();
         for notification in notifications {
-            report.observe(notification);
+            report.observe(&notification.line());
         }
         report
     }
 
     /// Takes in a start or a finish; anything else says nothing here.
-    pub(crate) fn observe(&mut self, notification: &Notification) {
-        match notification.notice() {
+    pub(crate) fn observe(&mut self, line: &Line<'_>) {
+        match line.notice() {
             Ok(Notice::Started(started)) if started.parent_session_id != started.child_session_id => {
                 let child = self.child(started.parent_session_id, started.child_session_id);
                 // A start that is repeated while its run is open says nothing new.
@@ -167,7 +167,7 @@ mod tests {
                 r#"{{"method":"subagent.{method}","params":{{"parentSessionId":"{}","childSessionId":"{}"{more}}}}}"#,
                 words[1], words[2]
             );
-            report.observe(&notification(1, &line));
+            report.observe(&notification(1, &line).line());
         }
         report
     }

@@ -21,8 +21,11 @@ fn gone(how: GoneHow) -> Gone {
 fn begun(hub: &Hub, extent: Extent, rest: Rest) -> SubscriptionKey {
     let key = hub.begin_turn(&id("r"), extent, Keep::Everything, Follower::Nobody);
     hub.attach(key, MessageId::new("m").unwrap());
-    hub.with_turn(key, |turn| turn.rest = rest).unwrap();
-    hub.notification(receipt());
+    match rest {
+        Rest::Bookkeeping => hub.keep_books(key),
+        _ => hub.with_turn(key, |turn| turn.rest = rest).unwrap(),
+    }
+    hub.notification(&receipt().line());
     key
 }
 
@@ -47,14 +50,14 @@ fn t10_what_nobody_subscribed_to_waits_within_its_bound_and_the_rest_is_counted(
     let hub = hub(Limits { unmatched_items: 2, ..Limits::default() });
     let (key, queue) = hub.subscribe(&id("r"));
     for session in ["x", "r", "y", "z", "z", "z"] {
-        hub.notification(text(session, "a"));
+        hub.notification(&text(session, "a").line());
     }
     assert_eq!((count(&hub.unmatched_queue()), hub.counts().unmatched_dropped), (2, 3));
     assert_eq!(count(&queue), 1);
     // What was taken out has room again, and an end is told although something was dropped.
-    hub.notification(notification(1, r#"{"method":"m"}"#));
+    hub.notification(&notification(1, r#"{"method":"m"}"#).line());
     hub.unsubscribe(key);
-    hub.notification(text("r", "a"));
+    hub.notification(&text("r", "a").line());
     hub.gone(gone(GoneHow::EndOfOutput));
     let unmatched = hub.unmatched_queue();
     assert!(unmatched.try_next().unwrap().is_ok() && unmatched.try_next().unwrap().is_ok());
@@ -73,15 +76,15 @@ fn t10_t11_a_filter_is_asked_about_everything_and_what_one_wants_is_not_unmatche
     assert!(first != second && second != third);
     assert_eq!(hub.counts().subscriptions, 4);
     for session in ["x", "y", "z"] {
-        hub.notification(text(session, "a"));
+        hub.notification(&text(session, "a").line());
     }
     assert_eq!(hub.counts().subscriptions, 3);
     assert!(matches!(failing.try_next(), Some(Err(SubscriptionEnd::FilterFailed))));
     assert_eq!(count(&of_tree), 1);
     assert_eq!((count(&of_x), count(&of_y), count(&hub.unmatched_queue())), (1, 1, 1));
     hub.unsubscribe_filtered(first);
-    hub.notification(text("x", "b"));
-    hub.notification(text("y", "b"));
+    hub.notification(&text("x", "b").line());
+    hub.notification(&text("y", "b").line());
     assert_eq!((count(&of_x), count(&of_y), count(&of_tree)), (0, 1, 1));
     assert_eq!(count(&hub.unmatched_queue()), 0);
 }
@@ -90,12 +93,12 @@ fn t10_t11_a_filter_is_asked_about_everything_and_what_one_wants_is_not_unmatche
 fn t2_t3_t6_a_start_makes_a_tree_and_what_it_said_is_counted() {
     let hub = hub(Limits::default());
     let (_, queue) = hub.subscribe(&id("r"));
-    hub.notification(started("r", "c"));
-    hub.notification(started("c", "d"));
-    hub.notification(started("r", "c"));
-    hub.notification(started("r", "r"));
-    hub.notification(started("r", "d"));
-    hub.notification(text("d", "a"));
+    hub.notification(&started("r", "c").line());
+    hub.notification(&started("c", "d").line());
+    hub.notification(&started("r", "c").line());
+    hub.notification(&started("r", "r").line());
+    hub.notification(&started("r", "d").line());
+    hub.notification(&text("d", "a").line());
     assert_eq!(count(&queue), 6);
     let counts = hub.counts();
     assert_eq!((counts.invalid_starts, counts.repeated_starts, counts.moves), (1, 1, 1));
@@ -103,14 +106,14 @@ fn t2_t3_t6_a_start_makes_a_tree_and_what_it_said_is_counted() {
     assert_eq!(hub.path("d"), [id("r"), id("d")]);
     assert_eq!(hub.open_within(&id("r")), [id("c"), id("d")]);
     // T4: each parent's own start of it finishes for itself.
-    hub.notification(finished("r", "d"));
+    hub.notification(&finished("r", "d").line());
     assert_eq!(hub.open_within(&id("r")), [id("c"), id("d")]);
-    hub.notification(finished("c", "d"));
+    hub.notification(&finished("c", "d").line());
     assert_eq!(hub.open_within(&id("r")), [id("c")]);
-    hub.notification(status("c", "idle"));
-    hub.notification(status("r", "running"));
+    hub.notification(&status("c", "idle").line());
+    hub.notification(&status("r", "running").line());
     assert_eq!(hub.open_within(&id("r")).len(), 2);
-    hub.notification(status("r", "idle"));
+    hub.notification(&status("r", "idle").line());
     assert_eq!(hub.open_within(&id("r")), [id("c")]);
 }
 
@@ -133,20 +136,20 @@ fn t13_a_tree_by_its_books_is_at_rest_when_the_reader_waits_and_nobody_is_at_wor
     let asked = begun(&hub, Extent::Tree, Rest::Asked);
     let (_, queue) = hub.subscribe(&id("r"));
     for one in [started("r", "c"), status("c", "running"), status("r", "idle")] {
-        hub.notification(one);
+        hub.notification(&one.line());
     }
     assert!(is_ended(&hub, of_root));
     hub.reader_waits();
     assert!(!is_ended(&hub, of_books), "a child is at work");
-    hub.notification(status("c", "idle"));
-    hub.notification(finished("r", "c"));
+    hub.notification(&status("c", "idle").line());
+    hub.notification(&finished("r", "c").line());
     // In the same read as the last finish.
-    hub.notification(started("r", "d"));
+    hub.notification(&started("r", "d").line());
     hub.reader_waits();
     assert!(!is_ended(&hub, of_books));
-    hub.notification(finished("r", "d"));
+    hub.notification(&finished("r", "d").line());
     // A word of somebody else in between takes nothing back.
-    hub.notification(text("r", "a"));
+    hub.notification(&text("r", "a").line());
     assert!(!is_ended(&hub, of_books), "more may have been written");
     hub.reader_waits();
     assert!(is_ended(&hub, of_books));
@@ -162,7 +165,7 @@ fn t13_books_that_are_begun_at_rest_are_closed_at_once_unless_there_is_more_to_r
     for waits in [true, false] {
         let hub = hub(Limits::default());
         let key = begun(&hub, Extent::Tree, Rest::Asked);
-        hub.notification(status("r", "idle"));
+        hub.notification(&status("r", "idle").line());
         if waits {
             hub.reader_waits();
         }
@@ -185,11 +188,11 @@ fn t13_an_answer_to_a_wait_is_believed_unless_it_is_an_error_or_that_of_a_shutdo
     ] {
         let hub = hub(Limits::default());
         let key = begun(&hub, Extent::Tree, Rest::Asking);
-        hub.notification(started("r", "c"));
+        hub.notification(&started("r", "c").line());
         if !at_work {
-            hub.notification(finished("r", "c"));
+            hub.notification(&finished("r", "c").line());
         }
-        hub.notification(status("r", "idle"));
+        hub.notification(&status("r", "idle").line());
         assert!(hub.sending(Id::from(1), Some(&id("r"))));
         hub.reader_waits();
         assert!(!hub.is_closing() && !is_ended(&hub, key));
@@ -204,7 +207,7 @@ fn t13_an_answer_to_a_wait_is_believed_unless_it_is_an_error_or_that_of_a_shutdo
         assert_eq!(rest, if ends { Rest::Asked } else { Rest::Bookkeeping });
         hub.reader_waits();
         assert_eq!(is_ended(&hub, key), ends || !at_work);
-        hub.notification(finished("r", "c"));
+        hub.notification(&finished("r", "c").line());
         hub.reader_waits();
         assert!(is_ended(&hub, key));
     }
@@ -236,7 +239,7 @@ fn t13_the_end_of_the_runtime_is_told_once_to_everybody_with_what_it_interrupted
     let (_, of_q) = hub.subscribe(&id("q"));
     let (_, filtered) = hub.subscribe_filtered(Arc::new(|_: &Notification| false));
     let turn = begun(&hub, Extent::Tree, Rest::Bookkeeping);
-    hub.notification(started("r", "c"));
+    hub.notification(&started("r", "c").line());
     assert!(hub.is_gone().is_none());
     let first = hub.gone(gone(GoneHow::EndOfOutput));
     let second = hub.gone(gone(GoneHow::Closed));
@@ -261,7 +264,7 @@ fn t13_the_end_of_the_runtime_is_told_once_to_everybody_with_what_it_interrupted
 fn t13_a_tree_that_was_at_rest_when_the_runtime_went_has_ended_well() {
     let hub = hub(Limits::default());
     let key = begun(&hub, Extent::Tree, Rest::Bookkeeping);
-    hub.notification(status("r", "idle"));
+    hub.notification(&status("r", "idle").line());
     hub.closing();
     assert_eq!(hub.gone(gone(GoneHow::EndOfOutput)).how, GoneHow::Closed);
     assert_eq!(hub.end_turn(key).unwrap().into_result().end, Some(TurnEnd::TreeAtRest));
@@ -278,7 +281,7 @@ async fn t11_the_reader_of_the_wire_waits_for_whoever_asked_for_it_and_goes_on_w
         let hub = Arc::new(hub(Limits { queue_items: 2, ..Limits::default() }));
         let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor(None));
         hub.attach(key, MessageId::new("m").unwrap());
-        hub.notification(receipt());
+        hub.notification(&receipt().line());
         (hub, key)
     };
     let (hub, _) = held();
@@ -286,7 +289,7 @@ async fn t11_the_reader_of_the_wire_waits_for_whoever_asked_for_it_and_goes_on_w
 
     for how in ["it reads", "it is dropped", "the client closes"] {
         let (hub, key) = held();
-        hub.notification(text("r", "x"));
+        hub.notification(&text("r", "x").line());
         assert!(!reads(&hub).await);
         let waiting = tokio::spawn({
             let hub = hub.clone();
@@ -306,8 +309,8 @@ async fn t11_the_reader_of_the_wire_waits_for_whoever_asked_for_it_and_goes_on_w
     // What came before the answer to the prompt counts when the answer does.
     let hub = hub_of_two();
     let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor(None));
-    hub.notification(receipt());
-    hub.notification(text("r", "x"));
+    hub.notification(&receipt().line());
+    hub.notification(&text("r", "x").line());
     assert!(reads(&hub).await);
     hub.attach(key, MessageId::new("m").unwrap());
     assert!(!reads(&hub).await);
@@ -317,8 +320,8 @@ async fn t11_the_reader_of_the_wire_waits_for_whoever_asked_for_it_and_goes_on_w
     hub.closing();
     let key = hub.begin_turn(&id("r"), Extent::Tree, Keep::Nothing, Follower::WaitedFor(None));
     hub.attach(key, MessageId::new("m").unwrap());
-    hub.notification(receipt());
-    hub.notification(text("r", "x"));
+    hub.notification(&receipt().line());
+    hub.notification(&text("r", "x").line());
     assert!(reads(&hub).await);
 }
 
