@@ -57,6 +57,8 @@ fn every_known_kind_survives_a_round_trip() {
         ("stream_complete", r#"{"message_id":"m"}"#),
         ("run_error", r#"{"message":"no","code":"exit_status"}"#),
         ("status_changed", r#"{"state":"idle","outcome":"completed"}"#),
+        ("prompt_received", r#"{"prompt_id":"p","text":"x"}"#),
+        ("prompt_dropped", r#"{"prompt_id":"p","message":"no","code":"cancelled"}"#),
         ("compacted", r#"{"from":1,"to":9}"#),
         ("custom", r#"{"name":"n","data":[1, 2]}"#),
     ];
