@@ -22,8 +22,8 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
         Each of them: docs/reference.md, \"Exit codes\"."
 )]
 pub(crate) struct Arguments {
-    /// The store: a SQLite file, or `memory:` for none. Default: OFFSPRING_DB, else sessions.db in
-    /// $XDG_STATE_HOME/offspring or ~/.local/state/offspring
+    /// The store: a SQLite file, postgres://USER@HOST/DATABASE, or `memory:` for none. Default:
+    /// OFFSPRING_DB, else sessions.db in $XDG_STATE_HOME/offspring or ~/.local/state/offspring
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
     /// Colours: `auto` uses them on a terminal that has some, unless NO_COLOR is set

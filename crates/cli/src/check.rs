@@ -127,6 +127,7 @@ impl<'m> Found<'m> {
         let sessions = match &self.sessions {
             Ok(Place::Memory) => json!({ "kind": "memory" }),
             Ok(Place::File(path)) => json!({ "kind": "sqlite", "path": path.to_string_lossy() }),
+            Ok(Place::Database(address)) => json!({ "kind": "postgres", "server": address.to_string() }),
             Err(why) => json!({ "kind": null, "problem": why }),
         };
         json!({
@@ -163,8 +164,7 @@ impl<'m> Found<'m> {
             row("workers", &workers.join(", "));
         }
         match &self.sessions {
-            Ok(Place::Memory) => row("sessions", "kept nowhere (memory)"),
-            Ok(Place::File(path)) => row("sessions", &path.to_string_lossy()),
+            Ok(place) => row("sessions", &place.said()),
             Err(why) => row("sessions", why.lines().next().unwrap_or_default()),
         }
 

@@ -47,10 +47,10 @@ const LINES: usize = 1_024;
 
 pub(crate) async fn import(db: Option<PathBuf>, args: &Import) -> Result<ExitCode, Failure> {
     let place = Place::choose(db, None)?;
-    let Some(store_file) = place.file() else {
+    if place == Place::Memory {
         return Err(Failure::usage("--db memory: keeps nothing; name a file"));
-    };
-    let beside = store_file.parent().map(Path::to_owned);
+    }
+    let beside = place.file().and_then(Path::parent).map(Path::to_owned);
     let source = Source::open(&args.file, beside.as_deref())?;
     // All of it is read once before anything is touched.
     let reading = source.clone();

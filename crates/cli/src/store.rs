@@ -9,7 +9,10 @@ use std::{
 use offspring_agents::reap;
 use offspring_sessions::{
     ManagerOptions, MemoryStore, Recovered, SessionManager, SessionStore,
-    store::sqlite::{SqliteOptions, SqliteStore, Upgraded},
+    store::{
+        postgres::{PostgresAddress, PostgresOptions, PostgresStore},
+        sqlite::{SqliteOptions, SqliteStore, Upgraded},
+    },
 };
 
 use crate::{
@@ -26,13 +29,27 @@ const MEMORY: &str = "memory:";
 pub(crate) enum Place {
     Memory,
     File(PathBuf),
+    Database(PostgresAddress),
 }
 
 impl Place {
-    /// The command line, else `OFFSPRING_DB`, else `manifest`, else the user's state directory.
+    /// The command line, else `OFFSPRING_DB`, else what the file of `OFFSPRING_DB_FILE` says, else `manifest`, else the
+    /// user's state directory.
     pub(crate) fn choose(db: Option<PathBuf>, manifest: Option<Self>) -> Result<Self, Failure> {
-        let named =
-            db.or_else(|| std::env::var_os(variables::DB).filter(|db| !db.is_empty()).map(PathBuf::from));
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(address) = db.as_deref().and_then(Path::to_str).filter(|db| PostgresAddress::is_meant(db))
+        {
+            return Self::database(address, true);
+        }
+        let named = db.or_else(|| set(variables::DB));
+        if let Some(address) =
+            named.as_deref().and_then(Path::to_str).filter(|db| PostgresAddress::is_meant(db))
+        {
+            return Self::database(address, false);
+        }
+        if let (None, Some(file)) = (&named, set(variables::DB_FILE)) {
+            return Self::of_file(&file);
+        }
         match (named, manifest) {
             (Some(db), _) if db == Path::new(MEMORY) => Ok(Self::Memory),
             (Some(db), _) => match std::path::absolute(&db) {
@@ -44,9 +61,46 @@ impl Place {
         }
     }
 
+    /// A database, with the password from where it is kept.
+    fn database(address: &str, is_argument: bool) -> Result<Self, Failure> {
+        let address: PostgresAddress = address.parse().map_err(Failure::usage)?;
+        if is_argument && address.has_password() {
+            return Err(Failure::usage(
+                "a password in the command line can be read by every user of this machine\n\
+                 put the address into OFFSPRING_DB or a file named by OFFSPRING_DB_FILE, or the password into a file \
+                 named by PGPASSFILE",
+            ));
+        }
+        Ok(Self::Database(address.with_password(|name| std::env::var_os(name)).map_err(Failure::usage)?))
+    }
+
+    /// The first line of a file.
+    fn of_file(file: &Path) -> Result<Self, Failure> {
+        let name = variables::DB_FILE;
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("{name} {}: {error}", file.display())))?;
+        let address = text.lines().next().unwrap_or_default().trim();
+        if !PostgresAddress::is_meant(address) {
+            return Err(Failure::usage(format!(
+                "{name} {}: its first line does not begin with postgres://",
+                file.display()
+            )));
+        }
+        Self::database(address, false)
+    }
+
+    /// What and where it is, for people; without a password.
+    pub(crate) fn said(&self) -> String {
+        match self {
+            Self::Memory => "kept nowhere (memory)".to_owned(),
+            Self::File(path) => path.to_string_lossy().into_owned(),
+            Self::Database(address) => address.to_string(),
+        }
+    }
+
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
-            Self::Memory => None,
+            Self::Memory | Self::Database(_) => None,
             Self::File(path) => Some(path),
         }
     }
@@ -57,10 +111,13 @@ impl Place {
         Some((found.dev(), found.ino()))
     }
 
-    /// Opens it; a file is created and migrated by itself.
+    /// Opens it; a file, or the tables in a database, are made and migrated by themselves.
     pub(crate) async fn open(&self) -> Result<Arc<dyn SessionStore>, Failure> {
         match self {
             Self::Memory => Ok(Arc::new(MemoryStore::new())),
+            Self::Database(address) => {
+                Ok(Arc::new(PostgresStore::open(address, PostgresOptions::default()).await?))
+            }
             Self::File(path) => {
                 let path = path.clone();
                 // It waits for others who write.
@@ -125,13 +182,13 @@ fn refuse_of_others(directory: &Path) -> Result<(), Failure> {
 /// The manager of a command that looks at sessions. Runs whose program is gone are ended first (rule L13).
 pub(crate) async fn manager(db: Option<PathBuf>) -> Result<(SessionManager, Place), Failure> {
     let place = Place::choose(db, None)?;
-    let Place::File(path) = &place else {
+    if place == Place::Memory {
         return Err(Failure::usage(
             "nothing is kept in `memory:` once a run is over, so there is nothing to look at\n\
              name the file of a store with --db FILE or OFFSPRING_DB",
         ));
-    };
-    if !path.exists() {
+    }
+    if let Some(path) = place.file().filter(|path| !path.exists()) {
         return Err(Failure::new(format!(
             "no sessions yet: {} does not exist\n\
              `offspring run MANIFEST PROMPT` starts the first; --db FILE or OFFSPRING_DB names another store",

@@ -89,6 +89,10 @@ pub(crate) fn program_on(place: &Place) -> String {
         Some(file) if Place::choose(None, None).ok().as_ref() != Some(place) => {
             format!("{} --db {}", program(), shell_word(&file.to_string_lossy()))
         }
+        // The password, if there is one, is where it was.
+        None if *place != Place::Memory && Place::choose(None, None).ok().as_ref() != Some(place) => {
+            format!("{} --db {}", program(), shell_word(&place.said()))
+        }
         _ => program(),
     }
 }
@@ -157,7 +161,7 @@ impl Summary {
             wall: records.first().and_then(look::wall).unwrap_or_default(),
             stored,
             first_failed,
-            program: place.file().map(|_| program_on(place)),
+            program: (*place != Place::Memory).then(|| program_on(place)),
         }
     }
 

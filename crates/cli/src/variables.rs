@@ -3,6 +3,8 @@
 
 pub(crate) use offspring_agents::command::variables::{DB, SESSION, SOCKET, TOKEN};
 
+/// A file with the address of a database.
+pub(crate) const DB_FILE: &str = "OFFSPRING_DB_FILE";
 /// What the crates have to say, on stderr.
 pub(crate) const LOG: &str = "OFFSPRING_LOG";
 /// Where the user's state is kept.
@@ -27,7 +29,13 @@ pub(crate) const RUNTIME: [&str; 5] =
 
 /// Each variable and what it does.
 pub(crate) const TABLE: &[(&str, &str)] = &[
-    (DB, "the store, when `--db` does not name one: a SQLite file, or `memory:` for none"),
+    (DB, "the store, when `--db` does not name one: a SQLite file, `postgres://…`, or `memory:` for none"),
+    (DB_FILE, "the same, where that is not set: a file whose first line is `postgres://…`"),
+    ("PGPASSWORD", "the password for a database, where its address has none"),
+    (
+        "PGPASSFILE",
+        "a file with such passwords, as libpq reads it, that its user alone can read; default: `~/.pgpass`",
+    ),
     (LOG, "what the program says about its work, on stderr: `error`, `warn`, `info`, `debug` or `trace`"),
     (
         SESSION,

@@ -1,5 +1,4 @@
 //! The contract suite on the stores of this crate.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking; the helpers of some features do")]
 
 use offspring_sessions::{MemoryStore, contract::Fixture};
 

@@ -5,10 +5,10 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Write},
     net::TcpListener,
     os::unix::{
-        fs::{DirBuilderExt, chown},
+        fs::{DirBuilderExt, PermissionsExt, chown},
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -101,11 +101,6 @@ impl Server {
         format!("postgres://{USER}:{}@127.0.0.1:{}/postgres", self.password, self.port)
     }
 
-    /// The pid of the server's first process.
-    pub(crate) fn pid(&self) -> Option<u32> {
-        self.postgres.as_ref().map(Child::id)
-    }
-
     /// Starts it again after a stop, with the same data and port.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         // Another program may take the port between our look and the start; the data stay as they are.
@@ -157,6 +152,21 @@ impl Server {
             // poll: the server writes its state into a file
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Speaks TLS from its next start on.
+    pub(crate) fn speak_tls(&self, certificate: &Path, key: &Path) -> io::Result<()> {
+        let data = self.directory.join("data");
+        for (from, to) in [(certificate, "server.crt"), (key, "server.key")] {
+            let to = data.join(to);
+            fs::copy(from, &to)?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o600))?;
+            if let Some((uid, gid)) = self.user {
+                chown(&to, Some(uid), Some(gid))?;
+            }
+        }
+        let mut settings = fs::OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"))?;
+        settings.write_all(b"ssl = on\n")
     }
 
     /// Stops it and waits for its end.

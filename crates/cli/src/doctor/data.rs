@@ -4,7 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use offspring_sessions::{
     StoreError,
-    store::sqlite::{FileLook, StoreLook, look as look_at},
+    store::{
+        postgres::{self, PostgresAddress, PostgresLook},
+        sqlite::{FileLook, StoreLook, look as look_at},
+    },
 };
 use serde_json::{Value, json};
 
@@ -34,6 +37,8 @@ pub(super) async fn look(
         "--db"
     } else if std::env::var_os(variables::DB).is_some_and(|db| !db.is_empty()) {
         variables::DB
+    } else if std::env::var_os(variables::DB_FILE).is_some_and(|file| !file.is_empty()) {
+        variables::DB_FILE
     } else {
         "default"
     };
@@ -42,6 +47,7 @@ pub(super) async fn look(
             let found = Finding { level: Level::Note, ..Finding::ok("store", "memory: nothing is kept") };
             return (json!({ "chosen_by": chosen_by, "path": null }), vec![found]);
         }
+        Ok(Place::Database(address)) => return database(&address, chosen_by).await,
         Ok(Place::File(path)) => path,
         Err(failure) => {
             let said = failure.to_string();
@@ -58,6 +64,56 @@ pub(super) async fn look(
         Ok(Err(error)) => (place, vec![refused(&path, &error)]),
         Err(error) => (place, vec![Finding::problem("store", error.to_string(), "look again")]),
     }
+}
+
+/// A database: what is there, and that nothing of it can be read on the way.
+async fn database(address: &PostgresAddress, chosen_by: &str) -> (Value, Vec<Finding>) {
+    let server = address.to_string();
+    let mut place = json!({ "chosen_by": chosen_by, "path": null, "server": server });
+    let look = match postgres::look(address).await {
+        Ok(look) => look,
+        Err(error) => {
+            let todo = "name another database or a file with --db or OFFSPRING_DB";
+            return (place, vec![Finding::problem("store", error.to_string(), todo)]);
+        }
+    };
+    let PostgresLook { server: version, is_verified, round_trip, schema, newest_schema, .. } = &look;
+    place["server_version"] = version.as_str().into();
+    place["is_verified"] = (*is_verified).into();
+    place["round_trip_us"] = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX).into();
+    place["exists"] = schema.is_some().into();
+    place["schema"] = (*schema).into();
+    place["newest_schema"] = (*newest_schema).into();
+    place["roots"] = look.roots.into();
+    place["sessions"] = look.sessions.into();
+    place["bytes"] = look.bytes.into();
+    place["open_by"] = look.open_by.into();
+    let where_ = format!("{server} ({chosen_by}), PostgreSQL {version}");
+    let count = |number: u64, one, more| counted(usize::try_from(number).unwrap_or(usize::MAX), one, more);
+    let mut findings = vec![match schema {
+        None => {
+            let found = format!("{where_}: nothing is kept yet");
+            Finding { level: Level::Note, ..Finding::ok("store", found) }
+        }
+        Some(schema) => Finding::ok(
+            "store",
+            format!(
+                "{where_}: {}, {}, schema {schema}",
+                count(look.roots, "tree", "trees"),
+                count(look.sessions, "session", "sessions")
+            ),
+        ),
+    }];
+    findings.push(Finding::ok("size", bytes(look.bytes)));
+    if look.open_by > 0 {
+        findings.push(Finding::ok("in use", format!("by {}", count(look.open_by, "program", "programs"))));
+    }
+    if !is_verified && !address.is_local() {
+        let found = "prompts and answers go over the network as they are".to_owned();
+        let todo = "leave sslmode=disable out of the address";
+        findings.push(Finding::new("access", Level::Warning, found, todo));
+    }
+    (place, findings)
 }
 
 fn as_json(mut place: Value, look: &StoreLook) -> Value {

@@ -18,6 +18,9 @@ mod log;
 mod origin;
 #[cfg(test)]
 mod peers;
+#[cfg(all(test, feature = "postgres"))]
+#[path = "../postgres/place.rs"]
+mod place;
 #[cfg(test)]
 mod recovery;
 #[cfg(test)]

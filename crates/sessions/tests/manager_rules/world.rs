@@ -20,7 +20,7 @@ use offspring_sessions::{
 };
 use tokio::sync::watch;
 
-/// Runs each test on the memory store and on SQLite.
+/// Runs each test on every store there is.
 macro_rules! on_stores {
     ($($(#[$attribute:meta])* async fn $name:ident($world:ident) $body:block)*) => {
         mod memory {
@@ -29,6 +29,13 @@ macro_rules! on_stores {
         #[cfg(feature = "sqlite")]
         mod sqlite {
             $(#[tokio::test] async fn $name() { super::$name(crate::world::World::sqlite()).await; })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test] async fn $name() {
+                let Some(world) = crate::world::World::postgres(stringify!($name)).await else { return };
+                super::$name(world).await;
+            })*
         }
         $($(#[$attribute])* async fn $name($world: crate::world::World) $body)*
     };
@@ -58,6 +65,15 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(dir.path().join("store.db"), SqliteOptions::default()).unwrap();
         Self::over(Arc::new(store), Some(dir))
+    }
+
+    /// In a schema of its own; `None` where there is no server.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres(test: &str) -> Option<Self> {
+        use offspring_sessions::store::postgres::{PostgresOptions, PostgresStore};
+        let address = crate::place::fresh(&crate::place::server(test)?);
+        let options = PostgresOptions { connections: 3, ..PostgresOptions::default() };
+        Some(Self::over(Arc::new(PostgresStore::open(&address, options).await.unwrap()), None))
     }
 
     /// Another manager of the same owner: nothing of the first one's memory.

@@ -1,4 +1,5 @@
 //! A schema for one test, on the server that the tests are given.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
 

@@ -55,6 +55,12 @@ impl PostgresAddress {
         self.config.get_password().is_some()
     }
 
+    /// Whether all its hosts are this machine: a socket, or the loopback.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        is_here(&self.config)
+    }
+
     /// The schema with our tables.
     #[must_use]
     pub fn schema(&self) -> &str {
@@ -153,6 +159,15 @@ impl PostgresAddress {
     }
 }
 
+fn is_here(config: &Config) -> bool {
+    config.get_hosts().iter().all(|host| match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        }
+    })
+}
+
 /// The fields of a line, as libpq escapes them.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
@@ -213,12 +228,7 @@ impl FromStr for PostgresAddress {
         if !is_name {
             return Err(BadAddress("its schema is not a name of a-z, 0-9 and _".to_owned()));
         }
-        let here = config.get_hosts().iter().all(|host| match host {
-            Host::Unix(_) => true,
-            Host::Tcp(name) => {
-                name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-            }
-        });
+        let here = is_here(&config);
         let verified = match take("sslmode").as_deref() {
             None => !here,
             Some("disable") => false,

@@ -33,7 +33,8 @@ const LINE_BYTES: i64 = 24;
 /// Where a transaction stood when its `COMMIT` was sent.
 #[derive(Debug)]
 pub(super) struct InDoubt {
-    /// The number of the transaction, which the server knows also after a restart.
+    /// The number of the transaction, which the server knows also after a restart. After a crash it gives those again
+    /// whose transactions left no trace.
     pub(super) transaction: String,
     /// The answer, if it was committed.
     pub(super) committed: Committed,
@@ -60,7 +61,6 @@ struct Tree {
     last_seq: u64,
     open_runs: i64,
     bytes: i64,
-    changed: bool,
 }
 
 /// Commits the whole batch or nothing. `in_doubt` is set while nobody but the server knows which.
@@ -176,7 +176,6 @@ impl<'a> Writer<'a> {
                 last_seq: get::<i64>(&row, 3)?.cast_unsigned(),
                 open_runs: get(&row, 4)?,
                 bytes: get(&row, 5)?,
-                changed: false,
             });
         }
         for row in &sessions {
@@ -310,7 +309,7 @@ impl<'a> Writer<'a> {
             let (owner, epoch) = (fence.owner.as_str(), fence.epoch.cast_signed());
             self.queue
                 .push(Box::pin(async move { client.execute(&statement, &[&key, &owner, &epoch]).await }));
-            self.tree = Some(Tree { key, last_seq: 0, open_runs: 0, bytes: 0, changed: false });
+            self.tree = Some(Tree { key, last_seq: 0, open_runs: 0, bytes: 0 });
         }
         self.grow(SESSION_BYTES);
         Ok(())
@@ -319,7 +318,6 @@ impl<'a> Writer<'a> {
     fn grow(&mut self, bytes: i64) {
         if let Some(tree) = &mut self.tree {
             tree.bytes = tree.bytes.saturating_add(bytes);
-            tree.changed = true;
         }
     }
 
@@ -373,7 +371,6 @@ impl<'a> Writer<'a> {
         self.runs.insert(name, RunKey { n, open });
         if let Some(tree) = &mut self.tree {
             tree.open_runs += i64::from(open) - i64::from(before.is_some_and(|before| before.open));
-            tree.changed = true;
         }
         let statement = self.client.prepare_cached(columns::WRITE_RUN).await?;
         let (client, session) = (self.client, keys.key);
@@ -419,7 +416,6 @@ impl<'a> Writer<'a> {
         }
         number(to)?;
         tree.last_seq = to;
-        tree.changed = true;
         Ok(())
     }
 
@@ -501,16 +497,43 @@ impl<'a> Writer<'a> {
     }
 
     async fn tree_row(&mut self) -> Result<(), Fault> {
-        let Some(tree) = self.tree.clone().filter(|tree| tree.changed) else { return Ok(()) };
+        // Also where nothing of it changes: the row shows which transaction wrote it last.
+        let Some(tree) = self.tree.clone() else { return Ok(()) };
         let sql = "UPDATE trees SET last_seq = $2, open_runs = $3, bytes = $4 WHERE key = $1";
         let statement = self.client.prepare_cached(sql).await?;
         let client = self.client;
         self.queue.push(Box::pin(async move {
-            let Tree { key, last_seq, open_runs, bytes, .. } = tree;
+            let Tree { key, last_seq, open_runs, bytes } = tree;
             client.execute(&statement, &[&key, &last_seq.cast_signed(), &open_runs, &bytes]).await
         }));
         Ok(())
     }
+}
+
+/// Whether it was this batch that was committed under a number that is: the tree's row shows who wrote it last. `None`
+/// when somebody has written it since, so that it does not show.
+pub(super) async fn is_there(
+    client: &Object,
+    batch: &Batch,
+    in_doubt: &InDoubt,
+) -> Result<Option<bool>, Fault> {
+    const SQL: &str = "SELECT t.xmin::text, t.epoch, t.last_seq FROM trees t \
+                       JOIN sessions s ON s.key = t.key WHERE s.id = $1";
+    // Commands are written again as they are.
+    let Some(fence) = &batch.fence else { return Ok(Some(true)) };
+    let found = client.query_opt(&client.prepare_cached(SQL).await?, &[&fence.root.as_str()]).await?;
+    let Some(row) = found else {
+        let deletes = |write: &Write| matches!(write, Write::Delete(id) if *id == fence.root);
+        return Ok(Some(batch.writes.iter().any(deletes)));
+    };
+    // A row shows the lower half of the number.
+    let ours = in_doubt.transaction.parse::<u64>().unwrap_or_default() & u64::from(u32::MAX);
+    let (writer, epoch, last_seq): (&str, i64, i64) = (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
+    if writer == ours.to_string() {
+        return Ok(Some(true));
+    }
+    let is_behind = last_seq.cast_unsigned() < in_doubt.committed.last_seq;
+    Ok((epoch.cast_unsigned() == fence.epoch && is_behind).then_some(false))
 }
 
 /// A number that a column can hold.

@@ -29,6 +29,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout_at},
 };
+use tokio_postgres::error::SqlState;
 
 use super::{
     Batch, CommandRow, Committed, EventQuery, Fence, LogRow, OwnerState, Reclaimed, SessionQuery,
@@ -43,6 +44,7 @@ mod commit;
 mod fault;
 mod lines;
 mod link;
+mod look;
 mod owners;
 mod pipeline;
 mod read;
@@ -55,6 +57,7 @@ use changes::Changes;
 use commit::InDoubt;
 use fault::{Fault, Place};
 use link::Link;
+pub use look::{PostgresLook, look};
 pub use schema::VERSION as SCHEMA_VERSION;
 
 /// Between attempts; doubled from the first to the last.
@@ -269,11 +272,11 @@ impl Inner {
                 Ok(Err(fault)) => fault,
                 Err(_) => Fault::Lost("the server does not answer".to_owned()),
             };
-            if let Some(InDoubt { transaction, committed }) = in_doubt
-                && self.decide(&transaction, deadline, started).await?
+            if let Some(in_doubt) = in_doubt
+                && self.decide(batch, &in_doubt, deadline, started).await?
             {
                 self.tell(batch);
-                return Ok(committed);
+                return Ok(in_doubt.committed);
             }
             match fault {
                 Fault::Lost(_) | Fault::Again if Instant::now() + pause < deadline => {
@@ -303,7 +306,8 @@ impl Inner {
     /// Whether a transaction whose answer was lost is committed, as the server knows also after a restart.
     async fn decide(
         &self,
-        transaction: &str,
+        batch: &Batch,
+        in_doubt: &InDoubt,
         deadline: Instant,
         started: Instant,
     ) -> Result<bool, StoreError> {
@@ -314,15 +318,30 @@ impl Inner {
             let attempt = async {
                 let client = self.pool.get().await?;
                 let sql = "SELECT pg_xact_status($1::text::xid8)";
-                let row = client.query_one(sql, &[&transaction]).await?;
-                read::get::<Option<String>>(&row, 0)
+                let row = match client.query_one(sql, &[&in_doubt.transaction]).await {
+                    Ok(row) => row,
+                    // It has not given this number since it crashed: nothing that was committed had it.
+                    Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => {
+                        return Ok((Some("aborted".to_owned()), None));
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                let state = read::get::<Option<String>>(&row, 0)?;
+                let is_there = match state.as_deref() {
+                    Some("committed") => commit::is_there(&client, batch, in_doubt).await?,
+                    _ => None,
+                };
+                Ok::<_, Fault>((state, is_there))
             };
             let detail = match timeout_at(deadline, attempt).await {
-                Ok(Ok(Some(state))) if state == "committed" => return Ok(true),
-                Ok(Ok(Some(state))) if state == "aborted" => return Ok(false),
+                Ok(Ok((_, Some(is_there)))) => return Ok(is_there),
+                Ok(Ok((Some(state), _))) if state == "aborted" => return Ok(false),
+                Ok(Ok((Some(state), _))) if state == "committed" => {
+                    break "others have written to the tree since".to_owned();
+                }
                 // The server has not noticed yet that we are gone.
-                Ok(Ok(Some(state))) => format!("its transaction is {state}"),
-                Ok(Ok(None)) => break "the server does not know the transaction any more".to_owned(),
+                Ok(Ok((Some(state), _))) => format!("its transaction is {state}"),
+                Ok(Ok((None, _))) => break "the server does not know the transaction any more".to_owned(),
                 Ok(Err(Fault::Lost(detail))) => detail,
                 Ok(Err(fault)) => break self.place.fault(fault, started.elapsed()).to_string(),
                 Err(_) => "the server does not answer".to_owned(),
