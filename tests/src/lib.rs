@@ -7,6 +7,7 @@ pub mod fake_model;
 pub mod kernel;
 pub mod processes;
 pub mod running;
+pub mod serve;
 pub mod streams;
 pub mod terminal;
 pub mod world;

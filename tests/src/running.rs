@@ -106,6 +106,30 @@ impl Running {
         stdin.write_all(format!("{line}\n").as_bytes()).expect("it reads its stdin");
     }
 
+    /// Writes bytes to its stdin.
+    ///
+    /// # Panics
+    /// As [`tell`](Self::tell).
+    pub fn tell_bytes(&mut self, bytes: &[u8]) {
+        self.stdin.as_mut().expect("a pipe to its stdin").write_all(bytes).expect("it reads its stdin");
+    }
+
+    /// Whether it ends in time.
+    ///
+    /// # Panics
+    /// When its state cannot be told.
+    pub fn ends_within(&mut self, bound: Duration) -> bool {
+        let deadline = Instant::now() + bound;
+        while Instant::now() < deadline {
+            if self.has_ended() {
+                return true;
+            }
+            // poll: the process
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
     /// Ends its stdin.
     pub fn close_stdin(&mut self) {
         self.stdin = None;

@@ -42,6 +42,9 @@ pub(crate) struct Serve {
     /// The longest line a client may send, in bytes; a longer one is skipped and answered with an error.
     #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().frame_bytes)]
     pub(crate) max_frame_bytes: usize,
+    /// Calls of the client that are worked on at once, those that wait included; one more is refused.
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().calls)]
+    pub(crate) max_calls: usize,
     /// Taken for clients that start every runtime with one, and ignored: the manifest says what runs.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
@@ -64,6 +67,7 @@ pub(crate) async fn serve(db: Option<PathBuf>, args: Serve) -> Result<ExitCode, 
     let limits = ServerLimits {
         queued_prompts: args.max_queued_prompts,
         frame_bytes: args.max_frame_bytes,
+        calls: args.max_calls,
         ..ServerLimits::default()
     };
     let place = Place::choose(db, of_manifest(&manifest))?;
@@ -78,10 +82,10 @@ pub(crate) async fn serve(db: Option<PathBuf>, args: Serve) -> Result<ExitCode, 
         _ended = server.serve(tokio::io::stdin(), tokio::io::stdout()) => None,
         ending = signals.next() => Some(ending),
     };
-    let signals = signals.watched(move || kill_switch.cancel(), || {});
+    // A client that wants to be rid of it sends a signal soon after: nothing may take longer then.
+    signals.insisting(ending, move || kill_switch.cancel());
     server.close().await?;
-    let again = signals.over();
-    Ok(ending.or(again).map_or(ExitCode::SUCCESS, |ending| ExitCode::from(ending.exit_code())))
+    Ok(ending.map_or(ExitCode::SUCCESS, |ending| ExitCode::from(ending.exit_code())))
 }
 
 /// A shell script that serves this manifest, whatever else it is given.

@@ -135,6 +135,26 @@ impl Signals {
         watched
     }
 
+    /// The end has begun, because of this signal or because it was asked for: the next signal insists, and what
+    /// has not ended by itself then, or in its time, is forced and soon left.
+    pub(crate) fn insisting(mut self, first: Option<Ending>, force: impl FnOnce() + Send + 'static) {
+        let came = Instant::now();
+        tokio::spawn(async move {
+            let again = tokio::select! {
+                again = self.next() => Some(again),
+                () = sleep_until(came + FORCED_AFTER) => None,
+            };
+            force();
+            let until = again.map_or(came + ENDED_WITHIN, |_| Instant::now() + FORCED_WITHIN);
+            tokio::select! {
+                () = sleep_until(until) => {}
+                _ = self.next() => {}
+            }
+            let code = first.or(again).map_or(exit::FAILED, Ending::exit_code);
+            process::exit(i32::from(code))
+        });
+    }
+
     /// Waits for a second signal. That a terminal was closed is told twice, by the system and by the shell.
     async fn again(&mut self, first: Ending, came: Instant) {
         loop {

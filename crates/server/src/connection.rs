@@ -13,6 +13,7 @@ use std::{
 
 use jsonrpsee::{
     ConnectionId, Extensions, MethodCallback, MethodResponse,
+    core::server::MethodResponseNotifyTx,
     types::{ErrorObjectOwned, Id as RpcId, Params},
 };
 use offspring_protocol::{
@@ -26,14 +27,17 @@ use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Semaphore,
-    task::AbortHandle,
+    task::{
+        AbortHandle,
+        coop::{consume_budget, unconstrained},
+    },
     time::timeout,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     feed::Feed,
-    outbox::{self, Outbox},
+    outbox::{self, Gone, Outbox},
     prompts::Queue,
     refusal,
     server::{Ended, Inner},
@@ -104,6 +108,14 @@ impl Connection {
         Ok(Arc::clone(state.sessions.entry(id.clone()).or_default()))
     }
 
+    /// Waits until the calls on this session that came before had their effect.
+    pub(crate) async fn in_turn(&self, id: &SessionId) {
+        let slot = self.state().sessions.get(id).cloned();
+        if let Some(slot) = slot {
+            drop(slot.lock().await);
+        }
+    }
+
     /// Forgets the place of a session that was not opened.
     pub(crate) fn forget(&self, id: &SessionId) {
         let mut state = self.state();
@@ -134,7 +146,6 @@ impl Connection {
 
     fn end(&self) {
         self.gone.cancel();
-        self.outbox.close();
         let mut state = self.state();
         // Dropped, a feed ends.
         state.sessions.clear();
@@ -151,6 +162,7 @@ where
     let mut writing = tokio::spawn(outbox::write(write, lines));
     let mut frames = FrameReader::with_limit(read, server.limits.frame_bytes);
     let calls = Arc::new(Semaphore::new(server.limits.calls));
+    let working = TaskTracker::new();
     let connection = Arc::new(Connection {
         server,
         outbox,
@@ -164,12 +176,14 @@ where
             _ = &mut writing => break Ended::Broken,
             event = frames.next() => event,
         };
-        let answer = match event {
+        // Many lines may be here already: what else this thread does goes on between them.
+        consume_budget().await;
+        let reply = match event {
             Ok(Some(FrameEvent::Frame(frame))) if frame.trim_ascii().is_empty() => None,
             Ok(Some(FrameEvent::Frame(frame))) => match Message::classify(frame) {
                 Ok(incoming) => match incoming.message {
                     Message::Request { id, method, params } => {
-                        start(&connection, &calls, id, &method, params).await
+                        start(&connection, &calls, &working, id, &method, params).await
                     }
                     Message::Notification { method, .. } => {
                         tracing::debug!(%method, "a notification that nobody handles");
@@ -181,14 +195,14 @@ where
                     }
                 },
                 Err(why @ (NotRpc::NotJson { .. } | NotRpc::NotUtf8 { .. })) => {
-                    Some(refused(&Id::Null, code::PARSE_ERROR, why.to_string()))
+                    Some(Reply::new(refused(&Id::Null, code::PARSE_ERROR, why.to_string())))
                 }
-                Err(why) => Some(refused(&Id::Null, code::INVALID_REQUEST, why.to_string())),
+                Err(why) => Some(Reply::new(refused(&Id::Null, code::INVALID_REQUEST, why.to_string()))),
             },
             Ok(Some(FrameEvent::FrameTooLarge { bytes })) => {
                 let max = connection.server.limits.frame_bytes;
                 let why = format!("the line has {bytes} bytes and the limit is {max} (frame_bytes)");
-                Some(refused(&Id::Null, code::INVALID_REQUEST, why))
+                Some(Reply::new(refused(&Id::Null, code::INVALID_REQUEST, why)))
             }
             Ok(Some(FrameEvent::Unterminated { .. }) | None) => break Ended::Eof,
             Err(error) => {
@@ -196,12 +210,12 @@ where
                 break Ended::Broken;
             }
         };
-        if let Some(answer) = answer {
+        if let Some(reply) = reply {
             // While the client does not read, nothing more of it is read.
             let sent = tokio::select! {
                 biased;
                 _ = &mut writing => break Ended::Broken,
-                sent = connection.outbox.send(answer) => sent,
+                sent = reply.send(&connection.outbox) => sent,
             };
             if sent.is_err() {
                 break Ended::Broken;
@@ -212,10 +226,18 @@ where
         }
     };
     connection.end();
-    drop(connection);
-    if ended != Ended::Broken {
-        let _ = timeout(LAST_WORDS, writing).await;
+    if ended == Ended::Broken {
+        connection.outbox.close();
+        return ended;
     }
+    let last_words = async {
+        // Each call gets its answer: of those that wait still, that there will be none.
+        working.close();
+        working.wait().await;
+        drop(connection);
+        let _ = writing.await;
+    };
+    let _ = timeout(LAST_WORDS, last_words).await;
     ended
 }
 
@@ -224,37 +246,68 @@ where
 async fn start(
     connection: &Arc<Connection>,
     calls: &Arc<Semaphore>,
+    working: &TaskTracker,
     id: Id,
     method: &str,
     params: Option<&RawValue>,
-) -> Option<String> {
+) -> Option<Reply> {
     let Some(MethodCallback::Async(handler)) = connection.server.methods.method(method) else {
-        return Some(rpc_error(&id, &refusal::unknown_method(method)));
+        return Some(Reply::new(rpc_error(&id, &refusal::unknown_method(method))));
     };
     let Ok(place) = Arc::clone(calls).try_acquire_owned() else {
         let max = connection.server.limits.calls;
-        return Some(rpc_error(&id, &refusal::limit("too many calls wait for their answers", max, "calls")));
+        let refusal = refusal::limit("too many calls wait for their answers", max, "calls");
+        return Some(Reply::new(rpc_error(&id, &refusal)));
     };
     let mut extensions = Extensions::new();
     extensions.insert(Arc::clone(connection));
     let params = Params::new(params.map(RawValue::get)).into_owned();
     // The library takes fewer kinds of ids than JSON has; the client gets its own back (W5).
     let mut call = handler(RpcId::Null, params, ConnectionId(0), usize::MAX, extensions);
-    let first = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+    // Without tokio's budget: a lock that is polled beyond it is not queued for, and a later call passes.
+    let first = unconstrained(poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx)))).await;
     match first {
-        Poll::Ready(response) => Some(answer(&id, &response)),
+        Poll::Ready(response) => Some(Reply::answer(&id, response)),
         Poll::Pending => {
             let connection = Arc::clone(connection);
-            tokio::spawn(async move {
+            working.spawn(async move {
                 let response = connection.gone.run_until_cancelled(call).await;
-                if let Some(response) = response {
-                    // Whoever asked may be gone.
-                    let _ = connection.outbox.send(answer(&id, &response)).await;
-                }
+                let reply = match response {
+                    Some(response) => Reply::answer(&id, response),
+                    None => Reply::new(rpc_error(&id, &refusal::shutting_down())),
+                };
+                // Whoever asked may be gone.
+                let _ = reply.send(&connection.outbox).await;
                 drop(place);
             });
             None
         }
+    }
+}
+
+/// What a call is answered, and who waits until that is queued.
+struct Reply {
+    line: String,
+    queued: Option<MethodResponseNotifyTx>,
+}
+
+impl Reply {
+    const fn new(line: String) -> Self {
+        Self { line, queued: None }
+    }
+
+    fn answer(id: &Id, response: MethodResponse) -> Self {
+        let line = answer(id, &response);
+        let (_, queued, _) = response.into_parts();
+        Self { line, queued }
+    }
+
+    async fn send(self, outbox: &Outbox) -> Result<(), Gone> {
+        let sent = outbox.send(self.line).await;
+        if let Some(queued) = self.queued {
+            queued.notify(sent.is_ok());
+        }
+        sent
     }
 }
 

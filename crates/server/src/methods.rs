@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jsonrpsee::{
-    Extensions, Methods, RpcModule,
+    Extensions, Methods, ResponsePayload, RpcModule,
     core::{RegisterMethodError, RpcResult},
     types::Params,
 };
@@ -55,9 +55,14 @@ pub(crate) fn all() -> Result<Methods, RegisterMethodError> {
         SESSION_GET => look::get,
         NODE_LIST => look::nodes,
         TREE_GET => tree::get,
-        TREE_SUBSCRIBE => tree::subscribe,
         TREE_UNSUBSCRIBE => tree::unsubscribe,
     }
+    module.register_async_method(TREE_SUBSCRIBE, |params, _, extensions| async move {
+        match connection(&extensions) {
+            Ok(connection) => tree::subscribe(&connection, &params).await,
+            Err(none) => ResponsePayload::error(none),
+        }
+    })?;
     Ok(module.into())
 }
 

@@ -9,7 +9,7 @@ use jsonrpsee::types::ErrorObjectOwned;
 use offspring_delegation::Prompt;
 use offspring_protocol::{MessageId, SessionId, event::PromptDropped};
 use offspring_sessions::ids;
-use tokio::sync::watch;
+use tokio::sync::{MutexGuard as MutexGuardOf, watch};
 
 use crate::{refusal, server::Inner};
 
@@ -22,6 +22,8 @@ pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     /// Held while a prompt is stored, so that the log has them in the order in which they will run.
     accepting: tokio::sync::Mutex<()>,
+    /// Held from where a prompt leaves the queue until its run is open: a cancel finds it before or after.
+    starting: tokio::sync::Mutex<()>,
     /// Whether prompts that a process which is gone took in were looked after.
     recovered: tokio::sync::Mutex<bool>,
 }
@@ -30,6 +32,8 @@ pub(crate) struct Queue {
 struct Waiting {
     prompts: VecDeque<Prompt>,
     working: bool,
+    /// The server closes: nothing more is taken in.
+    closed: bool,
 }
 
 impl Queue {
@@ -39,6 +43,7 @@ impl Queue {
             open: watch::Sender::new(0),
             waiting: Mutex::default(),
             accepting: tokio::sync::Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
             recovered: tokio::sync::Mutex::default(),
         }
     }
@@ -54,7 +59,21 @@ impl Queue {
         server: &Arc<Inner>,
         text: String,
     ) -> Result<(MessageId, u64), ErrorObjectOwned> {
+        // A task of its own: a client that goes away in the middle must not leave a prompt behind that is
+        // stored and that nobody runs.
+        let accepting = Arc::clone(self).store(Arc::clone(server), text);
+        tokio::spawn(accepting).await.unwrap_or_else(|_| Err(refusal::shutting_down()))
+    }
+
+    async fn store(
+        self: Arc<Self>,
+        server: Arc<Inner>,
+        text: String,
+    ) -> Result<(MessageId, u64), ErrorObjectOwned> {
         let _one = self.accepting.lock().await;
+        if self.waiting().closed {
+            return Err(refusal::shutting_down());
+        }
         let max = server.limits.queued_prompts;
         if self.waiting().prompts.len() >= max {
             let what = format!("{max} prompts of the session {} wait already", self.root);
@@ -74,7 +93,7 @@ impl Queue {
             !std::mem::replace(&mut waiting.working, true)
         };
         if start {
-            tokio::spawn(Arc::clone(self).work(Arc::clone(server)));
+            tokio::spawn(Arc::clone(&self).work(server));
         }
         Ok((id, seq))
     }
@@ -82,6 +101,7 @@ impl Queue {
     /// One run after another, until nothing waits.
     async fn work(self: Arc<Self>, server: Arc<Inner>) {
         loop {
+            let starting = self.starting.lock().await;
             let prompt = {
                 let mut waiting = self.waiting();
                 match waiting.prompts.pop_front() {
@@ -93,7 +113,9 @@ impl Queue {
                 }
             };
             let id = prompt.id.clone();
-            match server.pool.prompt(&self.root, prompt).await {
+            let started = server.pool.prompt(&self.root, prompt).await;
+            drop(starting);
+            match started {
                 // How it ended is in the log.
                 Ok(run) => drop(run.result.await),
                 Err(failed) => self.drop_prompt(&server, id, "refused", failed.to_string()).await,
@@ -114,13 +136,27 @@ impl Queue {
         }
     }
 
-    /// Drops what waits, for a cancel (rule L14).
-    pub(crate) async fn cancel_waiting(&self, server: &Inner) {
+    /// Drops what waits and keeps what comes from starting until the guard that it gives is dropped, for a
+    /// cancel (rule L14): what was taken in before is dropped or has an open run, what is taken in after
+    /// starts anew.
+    pub(crate) async fn cancel_waiting(&self, server: &Inner) -> MutexGuardOf<'_, ()> {
+        let starting = self.starting.lock().await;
         let _one = self.accepting.lock().await;
+        self.drop_waiting(server, "cancelled", "cancelled before it started").await;
+        starting
+    }
+
+    /// Takes nothing more in and drops what waits, because the server closes.
+    pub(crate) async fn close(&self, server: &Inner) {
+        let _one = self.accepting.lock().await;
+        self.waiting().closed = true;
+        self.drop_waiting(server, "closing", "the server closed before its run began").await;
+    }
+
+    async fn drop_waiting(&self, server: &Inner, code: &str, message: &str) {
         let dropped = std::mem::take(&mut self.waiting().prompts);
         for prompt in dropped {
-            let message = "cancelled before it started".to_owned();
-            self.drop_prompt(server, prompt.id, "cancelled", message).await;
+            self.drop_prompt(server, prompt.id, code, message.to_owned()).await;
             self.over();
         }
     }

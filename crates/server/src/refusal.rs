@@ -80,6 +80,11 @@ pub(crate) fn is_child(id: &SessionId, root: &SessionId) -> ErrorObjectOwned {
     about(code::SESSION_EXISTS, message, Some(id), "open the root of its tree; its children are sent with it")
 }
 
+/// Its log cannot be read: what happens in it is not known here any more.
+pub(crate) fn unreadable() -> ErrorObjectOwned {
+    error(code::INTERNAL_ERROR, "the log of this session cannot be read")
+}
+
 pub(crate) fn unknown_method(method: &str) -> ErrorObjectOwned {
     let message = format!("unknown DeepSeek Harness SDK runtime method: {method}");
     about(

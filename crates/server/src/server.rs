@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use futures_util::future::join_all;
 use jsonrpsee::Methods;
 use offspring_pool::Pool;
 use offspring_protocol::SessionId;
@@ -109,6 +110,8 @@ impl Server {
     /// # Errors
     /// When the store cannot be closed well.
     pub async fn close(&self) -> Result<Cancelled, StoreError> {
+        // What waits never begins, and its log says why.
+        join_all(self.inner.open_queues().iter().map(|queue| queue.close(&self.inner))).await;
         let cancelled = self.inner.pool.manager().close().await;
         self.inner.pool.delegator().clear();
         cancelled
@@ -128,6 +131,11 @@ impl Inner {
         let queue = Arc::new(Queue::new(root.clone()));
         queues.insert(root.clone(), Arc::downgrade(&queue));
         queue
+    }
+
+    fn open_queues(&self) -> Vec<Arc<Queue>> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.values().filter_map(Weak::upgrade).collect()
     }
 
     /// The queue of a root, if it is open anywhere in this process.

@@ -54,8 +54,14 @@ pub struct Translator {
 struct Told {
     /// The number of its next event.
     seq: u64,
+    /// How many turns were numbered.
+    turns: u64,
+    /// The present turn, or the last.
     turn: u64,
+    /// It was said to be running.
     running: bool,
+    /// A run of it has begun and is not over. It is said to be running for longer: as long as a prompt waits.
+    at_work: bool,
     /// What its run has said so far, for a message that does not repeat it.
     text: String,
     /// How much it said, when that is more than is kept.
@@ -177,24 +183,29 @@ impl Out<'_> {
         self.told.waiting.push_back(prompt.prompt_id);
     }
 
-    /// A turn that ends before it began, so that nobody waits for it for ever.
+    /// A turn that ends before it began, so that nobody waits for it for ever. The turn that goes on
+    /// meanwhile keeps its number.
     fn dropped(&mut self, dropped: PromptDropped) {
         self.told.waiting.retain(|id| *id != dropped.prompt_id);
-        let between_runs = !self.told.running;
-        if between_runs {
+        if !self.told.running {
             self.status(SessionState::Running);
         }
         let turn = self.turn_start();
-        let kind = if dropped.code == "cancelled" { "aborted" } else { "error" };
+        let kind = if matches!(&*dropped.code, "cancelled" | "closing") { "aborted" } else { "error" };
         let error = ReasonError { message: dropped.message, code: dropped.code };
         self.event(TURN_END, &TurnEnded { turn, reason: Reason { kind, error: Some(&error) } });
-        if between_runs && self.told.waiting.is_empty() {
+        self.rest();
+    }
+
+    /// Queued prompts are one activity: two turns, one idle.
+    fn rest(&mut self) {
+        if self.told.running && !self.told.at_work && self.told.waiting.is_empty() {
             self.status(SessionState::Idle);
         }
     }
 
     fn run(&mut self, run: &RunStarted) {
-        let first = self.told.turn == 0;
+        let first = self.told.turns == 0;
         if let Some(parent) = self.info.parent.as_ref().filter(|_| !first) {
             // A re-activation: the same ids, a second start (T3).
             self.line(SUBAGENT_STARTED, &StartedParams::new(parent, &self.info.id));
@@ -216,14 +227,15 @@ impl Out<'_> {
         self.told.answer = None;
         self.told.error = None;
         self.told.in_turn = true;
-        self.turn_start();
+        self.told.at_work = true;
+        self.told.turn = self.turn_start();
         self.event(INBOX_SPLICED, &Inbox::removed());
         self.appended(USER_MESSAGE, &message);
     }
 
     fn turn_start(&mut self) -> u64 {
-        self.told.turn += 1;
-        let turn = self.told.turn;
+        self.told.turns += 1;
+        let turn = self.told.turns;
         self.event(TURN_START, &Turn { turn });
         turn
     }
@@ -235,7 +247,7 @@ impl Out<'_> {
             if !self.told.running {
                 self.status(SessionState::Running);
             }
-            self.turn_start();
+            self.told.turn = self.turn_start();
         }
         let turn = self.told.turn;
         self.event(TURN_END, &TurnEnded { turn, reason: Reason { kind, error } });
@@ -307,10 +319,8 @@ impl Out<'_> {
     }
 
     fn idle(&mut self, outcome: Option<Outcome>) {
-        // Queued prompts are one activity: two turns, one idle.
-        if self.told.running && self.told.waiting.is_empty() {
-            self.status(SessionState::Idle);
-        }
+        self.told.at_work = false;
+        self.rest();
         let Some(parent) = &self.info.parent else { return };
         let (status, stop_reason) = match outcome {
             Some(Outcome::Completed) | None => ("ok", "completed"),

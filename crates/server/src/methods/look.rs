@@ -33,6 +33,7 @@ pub(super) async fn list(connection: &Connection, params: &Params<'_>) -> RpcRes
 pub(super) async fn get(connection: &Connection, params: &Params<'_>) -> RpcResult<SessionView> {
     connection.initialized()?;
     let SessionParams { session_id: id } = parsed(params)?;
+    connection.in_turn(&id).await;
     let record = connection.server.pool.manager().session(&id).await;
     record.map_err(|failed| refusal::store(&failed))?.map(view).ok_or_else(|| refusal::not_found(&id))
 }

@@ -19,6 +19,7 @@ use offspring_protocol::{
 use offspring_sessions::{CancelAnswer, SessionRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::sync::OwnedMutexGuard;
 
 use super::{ASKED_FOR, BEYOND, parsed};
 use crate::{
@@ -39,6 +40,13 @@ pub(super) async fn initialize(connection: &Connection, params: &Params<'_>) -> 
     let params: InitializeParams = parsed(params)?;
     if connection.closing.load(Ordering::Relaxed) {
         return Err(refusal::shutting_down());
+    }
+    // In the runtimes' words.
+    if params.max_tokens == Some(0) {
+        return Err(refusal::invalid("initialize maxTokens must be a positive safe integer"));
+    }
+    if params.reasoning_effort.as_deref() == Some("") {
+        return Err(refusal::invalid("initialize reasoningEffort must be a non-empty string"));
     }
     let cwd = Path::new(&params.cwd);
     if !cwd.is_absolute() || !cwd.is_dir() {
@@ -90,7 +98,7 @@ pub(super) async fn prompt(connection: &Connection, params: &Params<'_>) -> RpcR
     drop(slot);
     // The receipt first, then the answer, as the runtimes do it (T13).
     if !reached.number(seq).await {
-        return Err(refusal::error(code::INTERNAL_ERROR, "the tree of this session cannot be read any more"));
+        return Err(refusal::unreadable());
     }
     Ok(PromptResult { message_id })
 }
@@ -155,8 +163,7 @@ async fn reopen(connection: &Connection, id: &SessionId) -> RpcResult<Open> {
     let tail = manager.tail(id, 1);
     let (feed, history) = Feed::start(tail, id.clone(), known, translator, connection.outbox.clone());
     let waiting = history.await;
-    let unreadable = || refusal::error(code::INTERNAL_ERROR, "the log of this session cannot be read");
-    let waiting = waiting.map_err(|_| unreadable())?;
+    let waiting = waiting.map_err(|_| refusal::unreadable())?;
     queue.recover(server, async { waiting }).await;
     Ok(Open { queue, feed })
 }
@@ -177,20 +184,32 @@ pub(super) async fn wait(connection: &Connection, params: &Params<'_>) -> RpcRes
     };
     queue.at_rest().await;
     let last = connection.server.pool.manager().last_seq(&id).await;
-    reached.number(last.map_err(|failed| refusal::store(&failed))?).await;
-    Ok(Empty {})
+    // Its answer comes after everything that was said of the tree.
+    if reached.number(last.map_err(|failed| refusal::store(&failed))?).await {
+        Ok(Empty {})
+    } else {
+        Err(refusal::unreadable())
+    }
 }
 
 pub(super) async fn cancel(connection: &Connection, params: &Params<'_>) -> RpcResult<CancelResult> {
     connection.initialized()?;
     let SessionParams { session_id: id } = parsed(params)?;
     let server = &connection.server;
-    let record = stored(connection, &id).await?.ok_or_else(|| refusal::not_found(&id))?;
-    if record.data.root_id == id
-        && let Some(queue) = server.open_queue(&id)
-    {
-        queue.cancel_waiting(server).await;
+    // After the calls that came before on this connection, and before those that come later.
+    let slot = connection.slot(&id)?;
+    let turn = slot.lock().await;
+    if turn.0.is_none() {
+        connection.forget(&id);
     }
+    let record = stored(connection, &id).await?.ok_or_else(|| refusal::not_found(&id))?;
+    let queue = if record.data.root_id == id { server.open_queue(&id) } else { None };
+    // Until the cancel is done nothing of the queue starts.
+    let _held = match &queue {
+        Some(queue) => Some(queue.cancel_waiting(server).await),
+        None => None,
+    };
+    drop(turn);
     let answer = server.pool.manager().request_cancel(&id).await;
     match answer.map_err(|refused| refusal::refused(&id, &refused))? {
         CancelAnswer::Done(cancelled) => Ok(CancelResult { ended: cancelled.ended, stuck: cancelled.stuck }),
@@ -210,7 +229,7 @@ pub(super) async fn directory(
 ) -> RpcResult<WorkingDirectoryResult> {
     let initialized = connection.initialized()?;
     let SessionParams { session_id: id } = parsed(params)?;
-    opened(connection, &initialized, &id).await?;
+    let _turn = opened(connection, &initialized, &id).await?;
     let record = stored(connection, &id).await?.ok_or_else(|| refusal::not_found(&id))?;
     Ok(WorkingDirectoryResult { cwd: record.data.cwd.unwrap_or_else(|| initialized.cwd.clone()) })
 }
@@ -221,7 +240,7 @@ pub(super) async fn set_directory(
 ) -> RpcResult<WorkingDirectoryResult> {
     let initialized = connection.initialized()?;
     let SetWorkingDirectoryParams { session_id: id, path } = parsed(params)?;
-    opened(connection, &initialized, &id).await?;
+    let _turn = opened(connection, &initialized, &id).await?;
     let record = stored(connection, &id).await?.ok_or_else(|| refusal::not_found(&id))?;
     let from = record.data.cwd.unwrap_or_else(|| initialized.cwd.clone());
     let wanted = Path::new(&from).join(&path);
@@ -239,10 +258,14 @@ pub(super) async fn shutdown(connection: &Connection, _: &Params<'_>) -> RpcResu
     Ok(Empty {})
 }
 
-/// Opens a session if it is new, as the runtimes do for whatever names one.
-async fn opened(connection: &Connection, initialized: &InitializeParams, id: &SessionId) -> RpcResult<()> {
-    let slot = connection.slot(id)?;
-    let mut slot: tokio::sync::MutexGuard<'_, Slot> = slot.lock().await;
+/// Opens a session if it is new, as the runtimes do for whatever names one. The calls on it that come later
+/// wait until what this gives is dropped.
+async fn opened(
+    connection: &Connection,
+    initialized: &InitializeParams,
+    id: &SessionId,
+) -> RpcResult<OwnedMutexGuard<Slot>> {
+    let mut slot = connection.slot(id)?.lock_owned().await;
     if slot.0.is_none() {
         match create(connection, initialized, id, String::new()).await {
             Ok(open) => slot.0 = Some(open),
@@ -252,7 +275,7 @@ async fn opened(connection: &Connection, initialized: &InitializeParams, id: &Se
             }
         }
     }
-    Ok(())
+    Ok(slot)
 }
 
 async fn stored(connection: &Connection, id: &SessionId) -> RpcResult<Option<SessionRecord>> {

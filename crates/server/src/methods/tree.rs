@@ -1,6 +1,10 @@
 //! Requests about a whole tree.
 
-use jsonrpsee::{core::RpcResult, types::Params};
+use jsonrpsee::{
+    ResponsePayload,
+    core::{RpcResult, server::MethodResponseFuture},
+    types::Params,
+};
 use offspring_protocol::{
     SessionId,
     dsh::{
@@ -12,6 +16,7 @@ use offspring_protocol::{
     rpc,
 };
 use offspring_sessions::Tail;
+use tokio::sync::oneshot;
 
 use super::{look::view, parsed, runtime::Empty};
 use crate::{connection::Connection, outbox::Outbox, refusal};
@@ -27,16 +32,47 @@ pub(super) async fn get(connection: &Connection, params: &Params<'_>) -> RpcResu
     Ok(SessionListResult { sessions: sessions.into_iter().map(view).collect(), last_seq: Some(last_seq) })
 }
 
-pub(super) async fn subscribe(connection: &Connection, params: &Params<'_>) -> RpcResult<SubscribeResult> {
+/// Its first event is sent when its answer is: before that a client knows no such subscription.
+pub(super) async fn subscribe(
+    connection: &Connection,
+    params: &Params<'_>,
+) -> ResponsePayload<'static, SubscribeResult> {
+    let (tail, below) = match reader(connection, params).await {
+        Ok(reader) => reader,
+        Err(refused) => return ResponsePayload::error(refused),
+    };
+    let outbox = connection.outbox.clone();
+    let (answer, answered) = oneshot::channel::<MethodResponseFuture>();
+    let subscribed = connection.subscribe(|number| {
+        let sending = async move {
+            // Its sender only goes with the answer.
+            if let Ok(answered) = answered.await
+                && answered.await.is_ok()
+            {
+                send(tail, below, number, outbox).await;
+            }
+        };
+        tokio::spawn(sending).abort_handle()
+    });
+    match subscribed {
+        Ok(subscription) => {
+            let (response, queued) =
+                ResponsePayload::success(SubscribeResult { subscription }).notify_on_completion();
+            // The task waits for it.
+            let _ = answer.send(queued);
+            response
+        }
+        Err(refused) => ResponsePayload::error(refused),
+    }
+}
+
+/// What a subscription reads: its tree, and the session below which, unless all of it.
+async fn reader(connection: &Connection, params: &Params<'_>) -> RpcResult<(Tail, Option<SessionId>)> {
     connection.initialized()?;
     let SubscribeParams { session_id: id, from_seq } = parsed(params)?;
     let root = root_of(connection, &id).await?;
     let tail = connection.server.pool.manager().tail(&root, from_seq.unwrap_or(1));
-    let below = (id != root).then_some(id);
-    let outbox = connection.outbox.clone();
-    let subscription =
-        connection.subscribe(|number| tokio::spawn(send(tail, below, number, outbox)).abort_handle())?;
-    Ok(SubscribeResult { subscription })
+    Ok((tail, (id != root).then_some(id)))
 }
 
 /// Sends a tree, or what is below one session of it, for as long as the connection lives.
@@ -69,6 +105,7 @@ pub(super) async fn unsubscribe(connection: &Connection, params: &Params<'_>) ->
 }
 
 async fn root_of(connection: &Connection, id: &SessionId) -> RpcResult<SessionId> {
+    connection.in_turn(id).await;
     let record = connection.server.pool.manager().session(id).await;
     let record = record.map_err(|failed| refusal::store(&failed))?.ok_or_else(|| refusal::not_found(id))?;
     Ok(record.data.root_id)

@@ -154,6 +154,51 @@ fn a_dropped_prompt_is_a_turn_that_fails() {
     assert_eq!(*reason, json!({"kind": "error", "error": {"message": "gone", "code": "owner_lost"}}));
 }
 
+/// The number and the reason of every turn that ended.
+fn ends(lines: &[Value]) -> Vec<(u64, String)> {
+    let events = lines.iter().map(|line| &line["params"]["event"]);
+    let ended = events.filter(|event| event["type"] == "turn/end");
+    let end = |event: &Value| {
+        let data = &event["data"];
+        (data["turn"].as_u64().unwrap(), data["reason"]["kind"].as_str().unwrap().to_owned())
+    };
+    ended.map(end).collect()
+}
+
+#[test]
+fn t13_prompts_that_are_dropped_after_the_last_run_end_the_activity() {
+    let mut tree = Tree::new();
+    for id in ["m1", "m2", "m3"] {
+        tree.told("root", "prompt_received", &json!({"prompt_id": id, "text": "do"}));
+    }
+    tree.run("root", Some("m1"));
+    tree.told("root", "run_error", &json!({"message": "gone", "code": "owner_lost", "interrupted": true}));
+    assert_eq!(words(&tree.idle("root")), [] as [&str; 0]);
+    let dropped = |id: &str| json!({"prompt_id": id, "message": "gone", "code": "owner_lost"});
+    assert_eq!(words(&tree.told("root", "prompt_dropped", &dropped("m2"))), ["turn/start", "turn/end"]);
+    assert_eq!(
+        words(&tree.told("root", "prompt_dropped", &dropped("m3"))),
+        ["turn/start", "turn/end", "idle"]
+    );
+    assert_eq!(words(&tree.run("root", None))[..2], ["agent/inbox/spliced", "running"]);
+}
+
+#[test]
+fn a_prompt_that_is_dropped_during_a_turn_leaves_that_turn_its_number() {
+    let mut tree = Tree::new();
+    tree.run("root", None);
+    tree.told("root", "prompt_received", &json!({"prompt_id": "m2", "text": "do"}));
+    let dropped = json!({"prompt_id": "m2", "message": "cancelled", "code": "cancelled"});
+    let lines = tree.told("root", "prompt_dropped", &dropped);
+    assert_eq!(words(&lines), ["turn/start", "turn/end"], "the run goes on");
+    assert_eq!(ends(&lines), [(2, "aborted".to_owned())]);
+    let lines = tree.told("root", "stream_complete", &json!({"cancelled": true}));
+    assert_eq!(ends(&lines), [(1, "aborted".to_owned())]);
+    assert_eq!(words(&tree.idle("root")), ["idle"]);
+    tree.run("root", None);
+    assert_eq!(ends(&tree.told("root", "stream_complete", &json!({}))), [(3, "completed".to_owned())]);
+}
+
 #[test]
 fn a_message_that_repeats_nothing_is_made_of_its_pieces_and_a_long_one_is_cut() {
     let mut tree = Tree::new();
