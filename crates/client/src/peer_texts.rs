@@ -85,6 +85,10 @@ mod tests {
             ),
             ("working-directory: directory does not exist: \"nope\"", PeerError::BadDirectory),
             ("blocks.filter is not a function", PeerError::Other),
+            // Half of a text that is known is another one.
+            ("session \"s\" is odd", PeerError::Other),
+            ("tool \"t\" already exists", PeerError::Other),
+            ("tool \"t\" not found", PeerError::Other),
         ];
         for (text, kind) in heard {
             assert_eq!(classify(&ErrorObject::new(-32603, text)), kind, "{text}");

@@ -69,6 +69,28 @@ async fn w6_a_handler_that_drops_or_panics_at_once_or_later_refuses_its_request_
 }
 
 #[tokio::test(start_paused = true)]
+async fn w6_what_a_request_is_about_is_known_by_each_of_its_names() {
+    let builder = HarnessClient::builder().on_request(|request| async move {
+        let known = format!("{:?} {}", request.kind(), request.method());
+        request.respond(&known).await.unwrap();
+    });
+    let (mut peer, _client) = Peer::connected(builder);
+    for (method, kind) in [
+        ("permission/request", "Approval"),
+        ("approval/request", "Approval"),
+        ("user-question/request", "UserQuestion"),
+        ("question/request", "UserQuestion"),
+        ("llm.request", "Other"),
+    ] {
+        peer.raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\"}}\n").as_bytes()).await;
+        let OwnedMessage::Response { outcome: Ok(result), .. } = peer.heard().await else {
+            panic!("{method}")
+        };
+        assert_eq!(result.get(), format!("\"{kind} {method}\""));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn w6_requests_beyond_what_is_worked_on_at_once_are_refused_and_room_comes_back() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let builder =

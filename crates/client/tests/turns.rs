@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::peer::{Peer, finished, idle, message, receipt, running, started, turn_end};
-use offspring_client::{ClientError, GoneHow, Keep, Limits, SessionId, SubscriptionEnd, TurnEnd};
+use offspring_client::{ClientError, GoneHow, Keep, Limits, PeerError, SessionId, SubscriptionEnd, TurnEnd};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
@@ -218,6 +218,78 @@ async fn t11_a_stream_ends_with_its_turn_and_one_that_is_too_slow_says_so() {
     assert_eq!(seen, 8);
     assert!(matches!(error.reason, ClientError::Lagged { missed: 14 }), "{error}");
     assert_eq!(harness.client().diagnostics().counts.subscriptions, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn w8_a_turn_whose_error_was_given_has_no_result_although_it_goes_on() {
+    let limits = Limits { turn_within: Duration::from_secs(90), ..Limits::default() };
+    let (mut peer, harness) = Peer::new(limits).await;
+    let session = harness.session(id("r"));
+    let streaming = tokio::spawn(async move { session.stream("go").await.unwrap() });
+    peer.begin("r", "m1").await;
+    let mut stream = streaming.await.unwrap();
+    let error = loop {
+        match stream.next().await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => break error,
+            None => panic!("ended without an error"),
+        }
+    };
+    assert!(matches!(error.reason, ClientError::Timeout { .. }), "{error}");
+    assert!(stream.next().await.is_none());
+    let again = stream.finish().unwrap_err();
+    assert!(matches!(again.reason, ClientError::Closed { .. }), "{again}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_answered_is_no_error_whoever_is_open_unless_the_client_closes() {
+    let (mut peer, harness) = Peer::new(Limits::default()).await;
+    let _tree = harness.session(id("r")).subscribe();
+    peer.say(&[started("r", "c")]).await;
+    peer.round_trip(&harness).await;
+    let waiting = |harness: &offspring_client::Harness| {
+        let client = harness.client().clone();
+        tokio::spawn(async move { client.wait(&id("r")).await })
+    };
+    let wait = waiting(&harness);
+    let request = peer.request("session/wait").await;
+    peer.answer(&request, "{}").await;
+    wait.await.unwrap().unwrap();
+
+    // Refused while it closes: what the runtime said, and not that it closed.
+    let (refused, answered) = (waiting(&harness), peer.request("session/wait").await);
+    let other = waiting(&harness);
+    let request = peer.request("session/wait").await;
+    let closing = tokio::spawn(async move { harness.close().await });
+    let shutdown = peer.request("shutdown").await;
+    peer.refuse(&answered, "unknown SDK session: r").await;
+    peer.answer(&request, "{}").await;
+    let error = refused.await.unwrap().unwrap_err();
+    assert_eq!(error.peer_error(), Some(PeerError::UnknownSession));
+    let error = other.await.unwrap().unwrap_err();
+    assert!(matches!(error, ClientError::Closed { .. }), "{error}");
+    assert_eq!(error.peer_error(), None);
+    peer.answer(&shutdown, "{}").await;
+    closing.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_session_works_is_asked_and_changed_by_its_own_id() {
+    let (mut peer, harness) = Peer::new(Limits::default()).await;
+    let session = harness.session(id("r"));
+    let asking = tokio::spawn({
+        let session = session.clone();
+        async move { session.working_directory().await.unwrap() }
+    });
+    let (request, params) = peer.asked("session/working-directory/get").await;
+    assert_eq!(params, r#"{"sessionId":"r"}"#);
+    peer.answer(&request, r#"{"cwd":"/here"}"#).await;
+    assert_eq!(asking.await.unwrap(), "/here");
+    let asking = tokio::spawn(async move { session.set_working_directory("there").await.unwrap() });
+    let (request, params) = peer.asked("session/working-directory/set").await;
+    assert_eq!(params, r#"{"sessionId":"r","path":"there"}"#);
+    peer.answer(&request, r#"{"cwd":"/here/there"}"#).await;
+    assert_eq!(asking.await.unwrap(), "/here/there");
 }
 
 #[tokio::test(start_paused = true)]

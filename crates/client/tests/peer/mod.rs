@@ -40,8 +40,15 @@ impl Peer {
 
     /// The next request, which has to be this one.
     pub(crate) async fn request(&mut self, wanted: &str) -> Id {
+        self.asked(wanted).await.0
+    }
+
+    /// The next request, which has to be this one, and its params.
+    pub(crate) async fn asked(&mut self, wanted: &str) -> (Id, String) {
         match self.reader.next().await.unwrap().expect("the client closed").message {
-            OwnedMessage::Request { id, method, .. } if method == wanted => id,
+            OwnedMessage::Request { id, method, params } if method == wanted => {
+                (id, params.map(|params| params.get().to_owned()).unwrap_or_default())
+            }
             other => panic!("{other:?} instead of {wanted}"),
         }
     }
