@@ -122,6 +122,12 @@ mod tests {
     }
 
     #[test]
+    fn w10_what_is_taken_out_is_not_given_and_the_rest_is() {
+        let environment = Environment::empty().set("A", "1").set("B", "2").without("A").without("C");
+        assert_eq!(environment.iter().collect::<Vec<_>>(), [("B".as_ref(), "2".as_ref())]);
+    }
+
+    #[test]
     fn w10_names_and_values_no_process_can_be_given_are_found() {
         assert_eq!(Environment::empty().set("A=B", "c").first_unusable(), Some("A=B".as_ref()));
         assert_eq!(Environment::empty().set("A", "c\0d").first_unusable(), Some("A".as_ref()));

@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn w10_a_secret_is_found_however_often_it_was_quoted() {
-        let secrets = Secrets::none().with("p\"a\\s\ns\u{1}\r\t\u{8}\u{c}é");
-        let json = r#"p\"a\\s\ns\u0001\r\t\b\fé"#;
-        let ascii = r#"p\"a\\s\ns\u0001\r\t\b\f\u00e9"#;
-        for once in ["p\"a\\s\ns\u{1}\r\t\u{8}\u{c}é", json, ascii] {
+        let secrets = Secrets::none().with("p\"a \\s\ns\u{1}\r\t\u{8}\u{c}é");
+        let json = r#"p\"a \\s\ns\u0001\r\t\b\fé"#;
+        let ascii = r#"p\"a \\s\ns\u0001\r\t\b\f\u00e9"#;
+        for once in ["p\"a \\s\ns\u{1}\r\t\u{8}\u{c}é", json, ascii] {
             for text in [once.to_owned(), format!("{once:?}"), format!("{:?}", format!("{once:?}"))] {
                 let shown = secrets.redact(&text);
                 assert_eq!(shown.replace(['"', '\\'], ""), "[redacted]", "{text} is {shown}");

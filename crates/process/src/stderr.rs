@@ -166,6 +166,8 @@ mod tests {
         // Also of what is the same or blank somebody who watches is told.
         collector.push(b"\n");
         assert!(total.has_changed().unwrap());
+        collector.push("\n".repeat(2 * LINE_BYTES).as_bytes());
+        assert_eq!(collector.last_line(), "half a line");
         collector.push(&vec![b'x'; 100_000]);
         assert_eq!(collector.last_line().len(), LINE_BYTES);
         assert_eq!(collector.tail().bytes().len(), 64 * 1024);

@@ -115,6 +115,21 @@ async fn l14_a_stopped_program_ends_too() {
 }
 
 #[tokio::test]
+async fn l14_a_guard_that_is_told_to_kill_gives_no_grace() {
+    let token = token();
+    let spec =
+        guarded(&format!("trap '' TERM; sleep {token} & sleep {token}")).grace(Duration::from_secs(600));
+    let process = spawn(&spec).unwrap();
+    until_sleepers(&token, 2);
+    // Told by nobody who would do it himself.
+    let quit = std::process::Command::new("kill").args(["-QUIT", &process.pid().to_string()]).status();
+    assert!(quit.unwrap().success());
+    let exit = tokio::time::timeout(Duration::from_secs(20), process.wait()).await;
+    assert_eq!(exit.unwrap().status, ExitKind::Signal(9));
+    assert_eq!(living(&token), []);
+}
+
+#[tokio::test]
 async fn l14_a_guard_that_cannot_act_is_replaced_by_the_host() {
     let token = token();
     let process = spawn(&guarded(&format!("env -i /usr/bin/setsid sleep {token} & sleep {token}"))).unwrap();

@@ -159,6 +159,20 @@ async fn w7_closing_twice_is_harmless_and_the_more_urgent_call_wins() {
 }
 
 #[tokio::test]
+async fn w7_a_writer_that_shuts_its_pipe_ends_the_input_while_it_holds_it() {
+    for (how, spec) in both("cat; exit 4") {
+        let mut process = spawn(&spec.stdin(Stdin::Pipe)).unwrap();
+        let mut stdin = process.take_stdin().unwrap();
+        stdin.write_all(b"all").await.unwrap();
+        stdin.shutdown().await.unwrap();
+        let mut said = String::new();
+        process.take_stdout().unwrap().read_to_string(&mut said).await.unwrap();
+        assert_eq!((said.as_str(), process.wait().await.status), ("all", ExitKind::Code(4)), "{how}");
+        assert_eq!(stdin.write_all(b"x").await.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe, "{how}");
+    }
+}
+
+#[tokio::test]
 async fn w7_a_stop_whose_caller_goes_away_is_climbed_to_its_end() {
     let token = token();
     for (how, spec) in both(&format!("sleep {token}")) {

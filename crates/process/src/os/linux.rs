@@ -231,6 +231,71 @@ mod tests {
 
     use super::*;
 
+    /// Of nobody who lives: no pid is as high.
+    fn one(pid: i32, parent: i32, group: i32, started: u64) -> Entry {
+        let at = |pid: i32| if pid == 1 { 1 } else { pid + 2_000_000_000 };
+        Entry { pid: at(pid), parent: at(parent), group: at(group), session: 0, started, dead: false }
+    }
+
+    #[test]
+    fn l14_of_a_run_is_its_root_and_its_group_and_what_was_found_and_what_descends_and_nobody_older() {
+        let marker = RunMarker::generate().unwrap();
+        let reach = |guarded| Reach {
+            marker,
+            root: Some((one(1_000, 1, 0, 0).pid, 50)),
+            guarded,
+            known: Mutex::default(),
+        };
+        let found = |reach: &Reach, entries: &[Entry]| {
+            let mut pids: Vec<i32> = reach.find(entries).iter().map(|one| one.pid - 2_000_000_000).collect();
+            pids.sort_unstable();
+            pids.dedup();
+            pids
+        };
+        // A root, what is left in its group, a child of that in a group of its own, a stranger, and one who was in
+        // a group of this number before there was a run.
+        let root = one(1_000, 1, 1_000, 50);
+        let left = one(1_001, 1, 1_000, 51);
+        let below = one(1_002, 1_001, 1_002, 52);
+        let others = [one(1_003, 1, 1_003, 53), one(1_004, 1, 1_000, 49)];
+        let with = |run: &[Entry]| [run, &others].concat();
+
+        let free = reach(false);
+        assert_eq!(found(&free, &with(&[root, left, below])), [1_000, 1_001, 1_002]);
+        // Who was found once is known after it left the group and lost its parent.
+        let moved = one(1_002, 1, 1_009, 52);
+        assert_eq!(found(&free, &with(&[moved])), [1_002]);
+        assert_eq!(found(&reach(false), &with(&[moved])), [0; 0]);
+        // The root may lead no group of its own.
+        assert_eq!(found(&reach(false), &with(&[one(1_000, 1, 7, 50)])), [1_000]);
+        // The group of a guard is its own, and one whose number somebody else has now is not the run's.
+        assert_eq!(found(&reach(true), &with(&[root, left])), [1_000]);
+        assert_eq!(found(&reach(false), &with(&[one(1_000, 1, 1_000, 60), left])), [0; 0]);
+    }
+
+    #[test]
+    fn l14_what_was_asked_to_end_is_waited_for_as_long_as_it_lives_and_no_longer() {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "trap 'sleep 0.2; exit 3' TERM; echo; while :; do sleep 0.01; done"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        io::Read::read_exact(&mut child.stdout.take().unwrap(), &mut [0]).unwrap();
+        let reach = Reach::of_child(child.id(), RunMarker::generate().unwrap(), false);
+        let began = Instant::now();
+        ask(&snapshot()
+            .unwrap()
+            .into_iter()
+            .filter(|entry| entry.pid == child.id().cast_signed())
+            .collect::<Vec<_>>());
+        reach.wait_until_gone(Duration::from_secs(60));
+        let ended = child.try_wait().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+        assert_eq!(ended.and_then(|status| status.code()), Some(3));
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
     #[test]
     fn l14_what_a_program_started_before_it_was_marked_is_marked_with_it() {
         let marker = RunMarker::generate().unwrap();

@@ -115,6 +115,36 @@ mod tests {
     }
 
     #[test]
+    fn l14_a_guard_is_known_by_who_started_it_its_grace_and_its_program_and_by_nothing_less() {
+        let line = |arguments: &[&str]| {
+            let mut child = std::process::Command::new("/bin/sh")
+                .args(["-c", "echo; read end", "guard"])
+                .args(arguments)
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            // It has been executed once it has said so.
+            io::Read::read_exact(&mut child.stdout.take().unwrap(), &mut [0]).unwrap();
+            let is_guard = is_guard_of(child.id().cast_signed(), 77);
+            child.wait().unwrap();
+            is_guard
+        };
+        assert!(line(&["77", "500", "/bin/true", "more"]));
+        let others: [&[&str]; 6] = [
+            &["78", "500", "/bin/true"],
+            &["77", "", "/bin/true"],
+            &["77", "5s", "/bin/true"],
+            &["77", "500", "true"],
+            &["500", "77", "/bin/true"],
+            &["77", "500"],
+        ];
+        for other in others {
+            assert!(!line(other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn this_kernel_has_what_the_tests_of_this_crate_need() {
         let here = facilities();
         assert!(here.subreaper && here.pidfd && here.processes, "{here:?}");
