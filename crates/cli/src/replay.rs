@@ -129,6 +129,17 @@ pub(crate) async fn replay(args: &Replay) -> Result<ExitCode, Failure> {
         ));
     }
     let Routed { all, tree, junk, junk_lines } = route(&trace, &root).await?;
+    if let (Some(id), true) = (&args.session, tree.is_empty()) {
+        let mut there: Vec<&str> = trace.prompted.iter().map(|(_, session)| session.as_str()).collect();
+        there.dedup();
+        let there = if there.is_empty() { "no session".to_owned() } else { there.join(", ") };
+        return Err(Failure::usage(format!(
+            "{}: nothing in it is of the session {}; what is prompted in it: {}",
+            args.trace.display(),
+            plain(id),
+            plain(&there)
+        )));
+    }
     let children = TreeReport::of(&tree);
     let sessions = nested(&root, children.children(), &tree);
     let own = |kind: &str| {

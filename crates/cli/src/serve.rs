@@ -25,7 +25,8 @@ use crate::{
     offspring serve --stdio pool.yaml\n  \
     offspring serve --stdio pool.yaml --as-program ./pool-runtime\n  \
     offspring drive --runtime \"offspring serve --stdio pool.yaml\" --tree \"Review the change\"\n\n\
-    In Python, with the SDK of DeepSeek Harness: DeepSeekHarness(dsh_bin=\"./pool-runtime\", …)")]
+    In Python, with the SDK of DeepSeek Harness (it wants a dsh_home, which a pool does not use):\n  \
+    DeepSeekHarness(dsh_bin=\"./pool-runtime\", dsh_home=\"/tmp\")")]
 pub(crate) struct Serve {
     /// The pool's manifest.
     pub(crate) manifest: PathBuf,
@@ -103,12 +104,15 @@ fn write_program(program: &Path, manifest: &Path, db: Option<&Path>) -> Result<E
         None => String::new(),
     };
     let script = format!("#!/bin/sh\nexec {}{db} serve --stdio {} \"$@\"\n", word(&own)?, word(manifest)?);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o755)
-        .open(program)
-        .map_err(|error| wrong(&error))?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(program).map_err(
+        |error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Failure::usage(format!(
+                "{}: there is such a file already; name another one or remove it",
+                program.display()
+            )),
+            _ => wrong(&error),
+        },
+    )?;
     file.write_all(script.as_bytes()).map_err(|error| wrong(&error))?;
     tell(&format!("wrote {}", program.display()));
     Ok(ExitCode::SUCCESS)

@@ -312,7 +312,9 @@ impl Out<'_> {
     }
 
     fn failed(&mut self, failed: RunFailed) {
-        let kind = if failed.interrupted { "aborted" } else { "error" };
+        // Interrupted by nobody's wish, by a runtime that is gone for one, it did not do what it was asked: a
+        // client that looks for errors has to see it.
+        let kind = if failed.code == "cancelled" { "aborted" } else { "error" };
         let error = ReasonError { message: failed.message, code: failed.code };
         self.turn_end(kind, Some(&error));
         self.told.error = Some(error);
