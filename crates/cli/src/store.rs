@@ -29,7 +29,7 @@ const MEMORY: &str = "memory:";
 pub(crate) enum Place {
     Memory,
     File(PathBuf),
-    Database(PostgresAddress),
+    Database(Box<PostgresAddress>),
 }
 
 impl Place {
@@ -71,7 +71,8 @@ impl Place {
                  named by PGPASSFILE",
             ));
         }
-        Ok(Self::Database(address.with_password(|name| std::env::var_os(name)).map_err(Failure::usage)?))
+        let address = address.with_password(|name| std::env::var_os(name)).map_err(Failure::usage)?;
+        Ok(Self::Database(Box::new(address)))
     }
 
     /// The first line of a file.
