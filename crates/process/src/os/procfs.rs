@@ -277,12 +277,20 @@ mod tests {
 
     #[test]
     fn l14_a_process_of_another_start_time_is_not_signalled() {
-        let mut child = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
-        let known = entry(child.id().cast_signed()).unwrap();
-        // Who had the pid before is gone, and who has it now is a stranger.
+        let start = || {
+            let mut child = std::process::Command::new("/bin/sh");
+            let child = child.args(["-c", "read end; exit 3"]).stdin(Stdio::piped()).spawn().unwrap();
+            let known = entry(child.id().cast_signed()).unwrap();
+            (child, known)
+        };
+        // Who had the pid before is gone, and who has it now is a stranger. Its end is awaited, because a signal
+        // that it was sent acts a moment later.
+        let (mut child, known) = start();
         send(Entry { started: known.started + 1, ..known }, Signal::KILL).unwrap();
-        assert_eq!(entry(known.pid).map(|now| now.dead), Some(false));
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+        let (mut child, known) = start();
         send(known, Signal::KILL).unwrap();
+        let _stdin = child.stdin.take();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
     }
 
