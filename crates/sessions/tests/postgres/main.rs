@@ -4,15 +4,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod access;
-#[path = "../shared/any_history.rs"]
+#[path = "../parts/any_history.rs"]
 mod any_history;
 mod histories;
 mod loss;
 #[allow(dead_code, reason = "shared with the tests of files")]
-#[path = "../shared/other_process.rs"]
+#[path = "../parts/other_process.rs"]
 mod other_process;
 mod place;
-#[path = "../shared/planted.rs"]
+#[path = "../parts/planted.rs"]
 mod planted;
 mod processes;
 mod proxy;

@@ -2,14 +2,14 @@
 #![cfg(all(feature = "sqlite", unix))]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../shared/any_history.rs"]
+#[path = "../parts/any_history.rs"]
 mod any_history;
 mod damage;
 mod file;
 mod histories;
-#[path = "../shared/other_process.rs"]
+#[path = "../parts/other_process.rs"]
 mod other_process;
 mod plant;
-#[path = "../shared/planted.rs"]
+#[path = "../parts/planted.rs"]
 mod planted;
 mod processes;
