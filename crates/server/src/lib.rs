@@ -35,4 +35,4 @@ pub mod translate;
 
 pub use limits::ServerLimits;
 #[cfg(feature = "rpc")]
-pub use server::{Ended, Server};
+pub use server::{Ended, MethodTwice, Server};
