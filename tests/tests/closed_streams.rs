@@ -57,8 +57,8 @@ const COMMANDS: &[&[&str]] = &[
     &["completions", "bash"],
     &["man"],
 ];
-/// Inside a run only.
-const INSIDE: &[&str] = &["task"];
+/// Inside a run only, or with a protocol on its stdout (`tests/serve` has what happens when nobody reads that).
+const INSIDE: &[&str] = &["task", "serve"];
 
 struct Closed {
     world: World,

@@ -19,8 +19,6 @@ use std::{
 
 /// Where Debian keeps the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Never taken: another server may be meant to be there.
-const DEFAULT_PORT: u16 = 5432;
 const USER: &str = "offspring";
 /// Far more than any step takes.
 const BOUND: Duration = Duration::from_secs(60);
@@ -92,6 +90,13 @@ impl Server {
             directory,
         };
         server.initialize()?;
+        // Another program may take the port between our look and the start.
+        for _ in 0..4 {
+            match server.try_begin() {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => server.port = free_port()?,
+                begun => return begun.map(|()| server),
+            }
+        }
         server.begin()?;
         Ok(server)
     }
@@ -103,16 +108,17 @@ impl Server {
 
     /// Starts it again after a stop, with the same data and port.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
-        // Another program may take the port between our look and the start; the data stay as they are.
-        for attempt in 1.. {
+        let started = Instant::now();
+        loop {
             match self.try_begin() {
-                Err(error) if attempt < 5 && error.kind() == io::ErrorKind::AddrInUse => {
-                    self.port = free_port()?;
+                // A client that looks for it all the time may be connected to itself for a moment.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && started.elapsed() < BOUND => {
+                    // poll: nobody tells that a port is free
+                    std::thread::sleep(Duration::from_millis(50));
                 }
                 done => return done,
             }
         }
-        Ok(())
     }
 
     fn try_begin(&mut self) -> io::Result<()> {
@@ -274,12 +280,18 @@ fn directory(user: Option<(u32, u32)>) -> io::Result<PathBuf> {
 }
 
 fn free_port() -> io::Result<u16> {
-    loop {
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        if port != DEFAULT_PORT {
+    // Below those that the system gives to clients, one of which could take it while the server is away.
+    const PORTS: std::ops::Range<u16> = 20_000..32_000;
+    const ATTEMPTS: u32 = 1_000;
+    for _ in 0..ATTEMPTS {
+        let mut bytes = [0; 2];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let port = PORTS.start + u16::from_ne_bytes(bytes) % (PORTS.end - PORTS.start);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return Ok(port);
         }
     }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, "no port between 20000 and 32000 is free"))
 }
 
 fn random() -> io::Result<String> {

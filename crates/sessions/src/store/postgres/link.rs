@@ -25,7 +25,7 @@ pub(super) const LIVES: &str = "greatest(o.expires_at, \
 /// Between attempts to connect again; doubled from the first to the last.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// How long the end waits for the lease to be given back.
-const END: Duration = Duration::from_secs(2);
+pub(super) const END: Duration = Duration::from_secs(2);
 
 /// What the connection needs.
 pub(super) struct Work {
@@ -51,7 +51,7 @@ impl Link {
         Self { stop, task: tokio::sync::Mutex::new(Some(task)) }
     }
 
-    /// Gives the lease back, where the database can be reached, and ends.
+    /// Ends; nothing renews the lease any more.
     pub(super) async fn end(&self) {
         self.stop.cancel();
         if let Some(task) = self.task.lock().await.take() {
@@ -148,9 +148,6 @@ impl Work {
                 Err(_) => return Err(Fault::Lost("no answer for as long as a lease".to_owned())),
             }
             if stop.run_until_cancelled(sleep(self.lease / 3)).await.is_none() {
-                let owner = self.owner.as_str();
-                // Else it runs out by itself.
-                let _ = timeout(END, client.execute("DELETE FROM owners WHERE id = $1", &[&owner])).await;
                 return Ok(());
             }
         }

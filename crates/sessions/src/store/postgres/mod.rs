@@ -27,7 +27,7 @@ use futures_util::future::{BoxFuture, ready};
 use offspring_protocol::{Origin, OwnerId, RunRecord, SessionId};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use tokio_postgres::error::SqlState;
 
@@ -473,6 +473,9 @@ impl SessionStore for PostgresStore {
         Box::pin(async {
             self.inner.closed.store(true, Ordering::Release);
             self.link.end().await;
+            // Given back here and not by the link, which may not have been connected yet. Where the database cannot be
+            // reached it runs out by itself.
+            let _ = timeout(link::END, owners::give_back(&self.inner.pool, &self.inner.owner)).await;
             self.inner.pool.close();
             Ok(())
         })

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use deadpool_postgres::Object;
+use deadpool_postgres::{Object, Pool};
 use offspring_protocol::{OwnerId, SessionId};
 
 use super::{fault::Fault, link::LIVES, read::get};
@@ -47,6 +47,12 @@ pub(super) async fn claim(
         }
     }
     Ok(Fence { root, owner: ours, epoch })
+}
+
+/// Ends a lease at once.
+pub(super) async fn give_back(pool: &Pool, owner: &OwnerId) -> Result<(), Fault> {
+    pool.get().await?.execute("DELETE FROM owners WHERE id = $1", &[&owner.as_str()]).await?;
+    Ok(())
 }
 
 /// Forgets leases that ran out long ago: without one an owner is dead just the same.

@@ -24,6 +24,8 @@ const KINDS: &[&str] = &[
     "status_changed",
     "compacted",
     "custom",
+    "prompt_received",
+    "prompt_dropped",
 ];
 
 /// A number for a kind we know, the word itself for any other.
