@@ -84,7 +84,7 @@ pub use look::{Facilities, LeftOver, left_over};
 pub use marker::{MARKER_VARIABLE, MarkerError, RunMarker};
 pub use process::{Exit, ExitKind, Process, SpawnError, spawn};
 pub use program::{ProgramError, resolve_program};
-pub use secrets::{Secrets, spellings};
+pub use secrets::{REDACTED, Secrets, spellings};
 pub use spec::{GuardProgram, ProcessSpec, Stdin, Stdout};
 pub use stderr::StderrTail;
 pub use stdin::StdinPipe;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// What stands in a text where a secret was.
-const REDACTED: &str = "[redacted]";
+pub const REDACTED: &str = "[redacted]";
 
 /// Shorter values are not looked for: replacing every `1` would destroy the text and hide nothing.
 const SHORTEST_BYTES: usize = 4;

@@ -44,5 +44,5 @@ pub use session::{
     AgentType, External, Origin, Outcome, RunRecord, RunState, SessionData, SessionLimits, SessionState,
     SourceType, TaskId, Timestamp,
 };
-pub use texts::rewrite_texts;
+pub use texts::{Text, TextKind, rewrite_texts};
 pub use usage::Usage;

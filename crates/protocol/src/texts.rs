@@ -4,33 +4,77 @@ use std::{fmt, mem};
 
 use serde::de;
 
-/// Asks `rewrite` about every text of a JSON value: each string, names of members included, as it reads without its
-/// escapes, and each number as it is spelled. What it gives stands there instead, as a string; `None` leaves
-/// everything as it is, byte for byte. `None` when nothing is left otherwise.
+/// A text of a JSON value, and what it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text<'a> {
+    /// A string, as it reads without its escapes, or a number as it is spelled.
+    pub text: &'a str,
+    /// Whether it is a number, the name of a member, or a string.
+    pub kind: TextKind,
+    /// How many lists and objects it is in.
+    pub depth: usize,
+    /// The name, escapes and all, of the last member of the outermost object that began before it: within an object of
+    /// objects whose value it is part of.
+    pub member: &'a str,
+}
+
+/// What a [`Text`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextKind {
+    /// The name of a member.
+    Name,
+    /// A string.
+    String,
+    /// A number.
+    Number,
+}
+
+/// Asks `rewrite` about every text of a JSON value: each string, names of members included, and each number. What it
+/// gives stands there instead, as a string; `None` leaves everything as it is, byte for byte. `None` when nothing is
+/// left otherwise.
 ///
 /// Depth and order of members do not matter, and a half of a surrogate pair reads as U+FFFD. `json` has to be JSON.
 ///
 /// ```
-/// use offspring_protocol::rewrite_texts;
+/// use offspring_protocol::{Text, rewrite_texts};
 ///
-/// let hide = |text: &str| text.contains("hunter2").then(|| text.replace("hunter2", "*"));
+/// let hide = |Text { text, .. }: Text<'_>| text.contains("hunter2").then(|| text.replace("hunter2", "*"));
 /// let json = r#"{ "b": ["\u0068unter2", 1.0], "a": null }"#;
 /// assert_eq!(rewrite_texts(json, hide).as_deref(), Some(r#"{ "b": ["*", 1.0], "a": null }"#));
 /// assert_eq!(rewrite_texts("[1]", hide), None);
 /// ```
-pub fn rewrite_texts(json: &str, mut rewrite: impl FnMut(&str) -> Option<String>) -> Option<String> {
+pub fn rewrite_texts(json: &str, mut rewrite: impl FnMut(Text<'_>) -> Option<String>) -> Option<String> {
     let mut written = String::new();
     // What is before `kept` is written; what is between it and `rest` stays as it is.
     let (mut kept, mut rest) = (json, json);
-    while let Some(at) = rest.find(|character: char| character == '"' || is_of_number(character)) {
+    let (mut depth, mut member) = (0_usize, "");
+    while let Some(at) = rest.find(begins) {
         let token = &rest[at..];
-        let length = if token.starts_with('"') {
-            end_of_string(token)
-        } else {
-            token.find(|character| !is_of_number(character)).unwrap_or(token.len())
+        let length = match token.as_bytes()[0] {
+            b'{' | b'[' => {
+                depth += 1;
+                1
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                1
+            }
+            b'"' => end_of_string(token),
+            _ => token.find(|character| !is_of_number(character)).unwrap_or(token.len()),
         };
         let (token, after) = token.split_at(length);
-        let new = if token.starts_with('"') { rewrite(&read(token)) } else { rewrite(token) };
+        let new = if token.starts_with('"') {
+            let is_name = after.trim_start().starts_with(':');
+            if is_name && depth == 1 {
+                member = token.trim_matches('"');
+            }
+            let kind = if is_name { TextKind::Name } else { TextKind::String };
+            rewrite(Text { text: &read(token), kind, depth, member })
+        } else if token.starts_with(is_of_number) {
+            rewrite(Text { text: token, kind: TextKind::Number, depth, member })
+        } else {
+            None
+        };
         if let Some(new) = new {
             written.push_str(&kept[..kept.len() - after.len() - length]);
             written.push_str(&serde_json::to_string(&new).unwrap_or_default());
@@ -43,6 +87,11 @@ pub fn rewrite_texts(json: &str, mut rewrite: impl FnMut(&str) -> Option<String>
     }
     written.push_str(kept);
     Some(written)
+}
+
+/// Whether a text, a list or an object begins or ends here.
+fn begins(character: char) -> bool {
+    matches!(character, '"' | '{' | '}' | '[' | ']') || is_of_number(character)
 }
 
 /// The `e` of `true` and `false` is none: it is asked for alone and nobody wants it otherwise.
@@ -86,7 +135,7 @@ mod tests {
     use super::*;
 
     fn hidden(json: &str) -> Option<String> {
-        let new = rewrite_texts(json, |text| text.contains("42").then(|| text.replace("42", "\"")))?;
+        let new = rewrite_texts(json, |it| it.text.contains("42").then(|| it.text.replace("42", "\"")))?;
         assert!(serde_json::from_str::<&serde_json::value::RawValue>(&new).is_ok(), "{new}");
         Some(new)
     }
@@ -110,9 +159,28 @@ mod tests {
     }
 
     #[test]
+    fn each_text_is_told_with_what_it_is_and_where() {
+        let mut seen = Vec::new();
+        rewrite_texts(r#"{"a": [1, "x", {"b": "y"}], "c": "z"}"#, |it| {
+            seen.push((it.text.to_owned(), it.kind, it.depth, it.member.to_owned()));
+            None
+        });
+        let wanted = [
+            ("a", TextKind::Name, 1, "a"),
+            ("1", TextKind::Number, 2, "a"),
+            ("x", TextKind::String, 2, "a"),
+            ("b", TextKind::Name, 3, "a"),
+            ("y", TextKind::String, 3, "a"),
+            ("c", TextKind::Name, 1, "c"),
+            ("z", TextKind::String, 1, "c"),
+        ];
+        assert_eq!(seen, wanted.map(|(text, kind, depth, member)| (text.into(), kind, depth, member.into())));
+    }
+
+    #[test]
     fn w10_no_depth_is_too_deep() {
         let deep = format!("{}\"42\"{}", "[".repeat(100_000), "]".repeat(100_000));
-        let new = rewrite_texts(&deep, |text| (text == "42").then(String::new)).unwrap();
+        let new = rewrite_texts(&deep, |it| (it.text == "42").then(String::new)).unwrap();
         assert_eq!(new.len(), deep.len() - 2);
     }
 }

@@ -163,12 +163,12 @@ impl Queue {
 
     /// Says of the prompts that a process which is gone took in and did not run that they get no run
     /// (rule L13). Once: what this process takes in later is its own.
-    pub(crate) async fn recover(&self, server: &Inner, waiting: impl Future<Output = Vec<MessageId>>) {
+    pub(crate) async fn recover(&self, server: &Inner, waiting: Vec<MessageId>) {
         let mut recovered = self.recovered.lock().await;
         if std::mem::replace(&mut *recovered, true) {
             return;
         }
-        for id in waiting.await {
+        for id in waiting {
             let message = "the process that had taken it in ended before its run began".to_owned();
             self.drop_prompt(server, Some(id), "owner_lost", message).await;
         }

@@ -89,8 +89,7 @@ impl SessionManager {
             Arc::clone(&state.member(session)?.info)
         };
         let line = Line::new(&info, None, event);
-        self.write(&tree, SmallVec::new(), smallvec![line]).await?;
-        Ok(self.last_seq(&tree.root).await?)
+        Ok(self.write(&tree, SmallVec::new(), smallvec![line]).await?)
     }
 
     async fn write(
@@ -98,7 +97,7 @@ impl SessionManager {
         tree: &LiveTree,
         writes: SmallVec<[Write; 2]>,
         lines: SmallVec<[Line; 2]>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let room = match lines.first() {
             Some(line) => line.room(&tree.room).await,
             None => None,

@@ -360,7 +360,7 @@ impl RunContext {
             let writes = smallvec![Write::Run(Box::new(changing.record.clone()))];
             place.send(Op { writes, then: Then::Tell(ack), ..Op::default() });
         }
-        committed.await.unwrap_or(Err(StoreError::Closed))
+        committed.await.unwrap_or(Err(StoreError::Closed)).map(drop)
     }
 }
 

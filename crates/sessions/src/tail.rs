@@ -42,9 +42,7 @@ impl SessionManager {
             history: Some(self.follow(root, from)),
         }
     }
-}
 
-impl SessionManager {
     /// Whether another process is the owner of a tree.
     async fn is_foreign(&self, root: &SessionId) -> Result<bool, StoreError> {
         let store = self.store();

@@ -53,8 +53,8 @@ pub(crate) struct Op {
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
-/// Who is told that an op was committed, or why not.
-pub(crate) type Ack = oneshot::Sender<Result<(), StoreError>>;
+/// Who is told that an op was committed, with the number of the tree's last line then, or why not.
+pub(crate) type Ack = oneshot::Sender<Result<u64, StoreError>>;
 
 /// What follows a commit. The writer does it and not the one who asked, who may be gone by then: a dropped
 /// future must leave no child without an owner and no ended run open.
@@ -189,7 +189,7 @@ pub(crate) async fn write(
                 // Members first: whoever hears of a child finds it here too.
                 let followers: Vec<Done> = followers.into_iter().map(Done::from).collect();
                 bus.publish(&batch.envelopes);
-                followers.into_iter().for_each(|done| done.tell(&bus));
+                followers.into_iter().for_each(|done| done.tell(&bus, last_seq));
             }
             Err(error) => {
                 tracing::warn!(root = %fence.root, %error, "a write to the store failed");
@@ -290,10 +290,10 @@ impl From<Then> for Done {
 }
 
 impl Done {
-    fn tell(self, bus: &Bus) {
+    fn tell(self, bus: &Bus, last_seq: u64) {
         match self {
             Self::Nothing => {}
-            Self::Tell(ack) => drop(ack.send(Ok(()))),
+            Self::Tell(ack) => drop(ack.send(Ok(last_seq))),
             Self::Child(made, ack) => {
                 bus.notice(Notice::Created(Arc::clone(&made.info)));
                 // Given back when nobody waits any more: dropped here, its run ends.
@@ -302,7 +302,7 @@ impl Done {
             Self::End(core, ack) => {
                 core.over();
                 if let Some(ack) = ack {
-                    let _ = ack.send(Ok(()));
+                    let _ = ack.send(Ok(last_seq));
                 }
             }
         }

@@ -22,11 +22,17 @@ mod tree_get;
 mod tree_subscribe;
 mod working_directory;
 
-use offspring_tests::serve::{Client, WireError};
+use offspring_tests::{
+    World,
+    serve::{Client, POOL, WireError},
+};
 use serde_json::{Value, json};
 
 /// What every request says that needs `initialize` before it, and of params that are none.
-fn refuses_what_all_refuse(client: &mut Client, method: &str, params: &Value) {
+fn refuses_what_all_refuse(method: &str, params: &Value) {
+    let world = World::new();
+    world.pool(POOL);
+    let mut client = Client::new(&world);
     client.refused(method, params).is(-32007, "SDK server is not initialized");
     assert_eq!(client.refused(method, params).hint(), "call `initialize` first");
     client.node("echo");
@@ -42,8 +48,26 @@ fn refuses_what_all_refuse(client: &mut Client, method: &str, params: &Value) {
         assert!(error.message.starts_with("the params of this call are not what it takes: "), "{error:?}");
         assert!(!error.message.contains("line 1"), "{error:?}");
     }
-    assert_eq!(client.refused(method, &json!({"sessionId": ""})).code, -32602);
+    let empty = match params.clone() {
+        Value::Object(mut params) => {
+            params.insert("sessionId".to_owned(), json!(""));
+            Value::Object(params)
+        }
+        other => other,
+    };
+    assert_eq!(client.refused(method, &empty).code, -32602);
     client.is_well();
+    client.shut_down();
+}
+
+/// A request about a stored session, of one that nobody stored.
+fn of_nobody_it_is_refused(method: &str) {
+    let world = World::new();
+    let mut client = Client::of_node(&world, "echo");
+    let error = client.refused(method, &json!({"sessionId": "never"}));
+    let hint = "`session/list` names the roots that are stored";
+    hinted(&error, -32004, "session \"never\" not found", hint);
+    client.shut_down();
 }
 
 /// A refusal with a hint.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use offspring_tests::{
     World,
-    serve::{Client, POOL, prompts_of},
+    serve::{Client, prompts_of},
 };
 use serde_json::json;
 
-use crate::{hinted, refuses_what_all_refuse};
+use crate::refuses_what_all_refuse;
 
 #[test]
 fn l14_it_ends_a_tree_from_the_leaves_and_says_who_ended() {
@@ -83,19 +83,10 @@ fn l14_what_waits_is_dropped_and_what_comes_after_it_is_not() {
 
 #[test]
 fn of_nobody_it_is_refused() {
-    let world = World::new();
-    let mut client = Client::of_node(&world, "echo");
-    let error = client.refused("session/cancel", &json!({"sessionId": "never"}));
-    let hint = "`session/list` names the roots that are stored";
-    hinted(&error, -32004, "session \"never\" not found", hint);
-    client.shut_down();
+    crate::of_nobody_it_is_refused("session/cancel");
 }
 
 #[test]
 fn it_needs_initialize_and_params() {
-    let world = World::new();
-    world.pool(POOL);
-    let mut client = Client::new(&world);
-    refuses_what_all_refuse(&mut client, "session/cancel", &json!({"sessionId": "s"}));
-    client.shut_down();
+    refuses_what_all_refuse("session/cancel", &json!({"sessionId": "s"}));
 }

@@ -1,12 +1,9 @@
 //! `session/get`.
 
-use offspring_tests::{
-    World,
-    serve::{Client, POOL},
-};
+use offspring_tests::{World, serve::Client};
 use serde_json::json;
 
-use crate::{hinted, refuses_what_all_refuse};
+use crate::refuses_what_all_refuse;
 
 #[test]
 fn it_shows_a_root_or_a_child_as_it_is_now() {
@@ -31,12 +28,11 @@ fn it_shows_a_root_or_a_child_as_it_is_now() {
 }
 
 #[test]
+fn it_needs_initialize_and_params() {
+    refuses_what_all_refuse("session/get", &json!({"sessionId": "s"}));
+}
+
+#[test]
 fn of_nobody_it_is_refused() {
-    let world = World::new();
-    world.pool(POOL);
-    let mut client = Client::new(&world);
-    refuses_what_all_refuse(&mut client, "session/get", &json!({"sessionId": "s"}));
-    let error = client.refused("session/get", &json!({"sessionId": "s"}));
-    hinted(&error, -32004, "session \"s\" not found", "`session/list` names the roots that are stored");
-    client.shut_down();
+    crate::of_nobody_it_is_refused("session/get");
 }

@@ -148,9 +148,5 @@ fn a_run_that_fails_ends_its_turn_with_its_words() {
 
 #[test]
 fn it_needs_initialize_and_params() {
-    let world = World::new();
-    world.pool(POOL);
-    let mut client = Client::new(&world);
-    refuses_what_all_refuse(&mut client, "session/prompt", &prompt_params("s", "x"));
-    client.shut_down();
+    refuses_what_all_refuse("session/prompt", &prompt_params("s", "x"));
 }

@@ -1,9 +1,6 @@
 //! `session/resume`.
 
-use offspring_tests::{
-    World,
-    serve::{Client, POOL, prompt_params},
-};
+use offspring_tests::{World, serve::Client};
 use serde_json::json;
 
 use crate::{hinted, refuses_what_all_refuse};
@@ -60,10 +57,5 @@ fn what_cannot_be_resumed_is_refused_in_the_runtimes_words() {
 
 #[test]
 fn it_needs_initialize_and_params() {
-    let world = World::new();
-    world.pool(POOL);
-    let mut client = Client::new(&world);
-    refuses_what_all_refuse(&mut client, "session/resume", &json!({"sessionId": "s"}));
-    assert_eq!(client.refused("session/prompt", &prompt_params("", "x")).code, -32602);
-    client.shut_down();
+    refuses_what_all_refuse("session/resume", &json!({"sessionId": "s"}));
 }

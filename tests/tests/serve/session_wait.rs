@@ -2,7 +2,7 @@
 
 use offspring_tests::{
     World,
-    serve::{Client, POOL, gate, open_gate},
+    serve::{Client, gate, open_gate},
 };
 use serde_json::json;
 
@@ -72,9 +72,5 @@ fn of_what_is_not_open_here_it_is_refused() {
 
 #[test]
 fn it_needs_initialize_and_params() {
-    let world = World::new();
-    world.pool(POOL);
-    let mut client = Client::new(&world);
-    refuses_what_all_refuse(&mut client, "session/wait", &json!({"sessionId": "s"}));
-    client.shut_down();
+    refuses_what_all_refuse("session/wait", &json!({"sessionId": "s"}));
 }

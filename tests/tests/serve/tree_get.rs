@@ -1,12 +1,9 @@
 //! `tree/get`.
 
-use offspring_tests::{
-    World,
-    serve::{Client, POOL},
-};
+use offspring_tests::{World, serve::Client};
 use serde_json::json;
 
-use crate::{hinted, refuses_what_all_refuse};
+use crate::refuses_what_all_refuse;
 
 #[test]
 fn it_shows_a_session_and_all_below_it_and_where_its_log_ends() {
@@ -44,12 +41,11 @@ fn l18_subscribing_after_it_misses_nothing() {
 }
 
 #[test]
+fn it_needs_initialize_and_params() {
+    refuses_what_all_refuse("tree/get", &json!({"sessionId": "s"}));
+}
+
+#[test]
 fn of_nobody_it_is_refused() {
-    let world = World::new();
-    world.pool(POOL);
-    let mut client = Client::new(&world);
-    refuses_what_all_refuse(&mut client, "tree/get", &json!({"sessionId": "s"}));
-    let error = client.refused("tree/get", &json!({"sessionId": "s"}));
-    hinted(&error, -32004, "session \"s\" not found", "`session/list` names the roots that are stored");
-    client.shut_down();
+    crate::of_nobody_it_is_refused("tree/get");
 }

@@ -2,7 +2,7 @@
 
 use offspring_tests::{
     World,
-    serve::{Client, POOL, gate, open_gate},
+    serve::{Client, gate, open_gate},
 };
 use serde_json::{Value, json};
 
@@ -113,17 +113,18 @@ fn one_that_was_ended_sends_nothing_more() {
 }
 
 #[test]
-fn of_nobody_it_is_refused() {
+fn it_needs_initialize_and_params() {
+    refuses_what_all_refuse("tree/subscribe", &json!({"sessionId": "s"}));
+}
+
+#[test]
+fn of_nobody_and_from_no_number_it_is_refused() {
+    crate::of_nobody_it_is_refused("tree/subscribe");
     let world = World::new();
-    world.pool(POOL);
-    let mut client = Client::new(&world);
-    refuses_what_all_refuse(&mut client, "tree/subscribe", &json!({"sessionId": "s"}));
-    client.refused("tree/subscribe", &json!({"sessionId": "s"})).is(-32004, "session \"s\" not found");
+    let mut client = Client::of_node(&world, "echo");
     for from in [json!(-1), json!(1.5), json!("1")] {
-        assert_eq!(
-            client.refused("tree/subscribe", &json!({"sessionId": "s", "fromSeq": from})).code,
-            -32602
-        );
+        let params = json!({"sessionId": "s", "fromSeq": from});
+        assert_eq!(client.refused("tree/subscribe", &params).code, -32602);
     }
     client.shut_down();
 }

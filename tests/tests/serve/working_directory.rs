@@ -61,10 +61,6 @@ fn what_is_no_directory_is_refused_in_the_runtimes_words() {
 #[test]
 fn both_need_initialize_and_params() {
     for method in [GET, SET] {
-        let world = World::new();
-        world.pool(POOL);
-        let mut client = Client::new(&world);
-        refuses_what_all_refuse(&mut client, method, &json!({"sessionId": "s", "path": "."}));
-        client.shut_down();
+        refuses_what_all_refuse(method, &json!({"sessionId": "s", "path": "."}));
     }
 }

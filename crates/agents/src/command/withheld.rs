@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use offspring_process::spellings;
+use offspring_process::{REDACTED, spellings};
 
-/// What stands where a secret was.
-pub(crate) const REDACTED: &str = "[redacted]";
 /// Shorter values are not looked for: replacing every `1` would destroy the text and hide nothing.
 const SHORTEST_BYTES: usize = 4;
 /// The lines of a secret of several lines are looked for one by one from this length on.

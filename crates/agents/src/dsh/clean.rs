@@ -7,8 +7,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use offspring_process::REDACTED;
 use offspring_protocol::{
-    Event, MessageId, RawEvent, ToolCallId, event::Custom, id::MAX_STORED_ID_BYTES, rewrite_texts,
+    Event, MessageId, RawEvent, Text, ToolCallId, event::Custom, id::MAX_STORED_ID_BYTES, rewrite_texts,
 };
 use offspring_sessions::{Answer, RunError};
 use serde_json::{
@@ -16,7 +17,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use crate::command::withheld::{REDACTED, Withheld};
+use crate::command::withheld::Withheld;
 
 /// The longest output or input of a tool, the largest data of an event without a kind of ours, and the longest prompt
 /// or error, that the log keeps.
@@ -88,7 +89,7 @@ impl Clean {
             return event;
         }
         let raw = RawEvent::from(&event);
-        let hide = |text: &str| {
+        let hide = |Text { text, .. }: Text<'_>| {
             let shown = self.withheld.text(text);
             (shown != text).then_some(shown)
         };

@@ -2,12 +2,11 @@
 
 use std::{borrow::Cow, ffi::OsString};
 
-use offspring_process::Secrets;
+use offspring_process::{REDACTED, Secrets};
+use offspring_protocol::{Text, TextKind, rewrite_texts};
 
 use crate::variables;
 
-/// What stands where a whole string hid a secret.
-const REDACTED: &str = "[redacted]";
 /// A value whose name does not say that it is secret is one from this length on: a shorter one is a word of every line.
 const SHORTEST_BYTES: usize = 8;
 /// The lines of a secret of several lines are looked for one by one from this length on.
@@ -87,60 +86,14 @@ pub(super) fn redact_text<'a>(secrets: &Secrets, text: &'a str) -> Cow<'a, str> 
 /// A line of JSON whose strings are without the secrets. Names of members, numbers and the envelope stay as they are,
 /// so that the line says the same to whoever routes it.
 pub(super) fn redact_json(secrets: &Secrets, line: &str) -> String {
-    let mut shown = String::with_capacity(line.len());
-    let (mut rest, mut depth, mut member) = (line, 0_usize, "");
-    while let Some(at) = rest.find(['"', '{', '}', '[', ']']) {
-        let (before, from) = rest.split_at(at);
-        shown.push_str(before);
-        let Some(end) = string_end(from) else {
-            match from.as_bytes().first() {
-                Some(b'{' | b'[') => depth += 1,
-                _ => depth = depth.saturating_sub(1),
-            }
-            shown.push_str(&from[..1]);
-            rest = &from[1..];
-            continue;
-        };
-        let (string, after) = from.split_at(end);
-        rest = after;
-        if after.trim_start().starts_with(':') {
-            if depth == 1 {
-                member = string.trim_matches('"');
-            }
-            shown.push_str(string);
-        } else if depth == 1 && ENVELOPE.contains(&member) {
-            shown.push_str(string);
-        } else {
-            push_string(&mut shown, secrets, string);
+    let hide = |Text { text, kind, depth, member }: Text<'_>| {
+        if kind != TextKind::String || depth == 1 && ENVELOPE.contains(&member) {
+            return None;
         }
-    }
-    shown.push_str(rest);
-    shown
-}
-
-/// Behind the closing quote of the string that begins here, if one does.
-fn string_end(text: &str) -> Option<usize> {
-    let mut is_escaped = false;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'"' if at == 0 => {}
-            _ if at == 0 => return None,
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => return Some(at + 1),
-            _ => {}
-        }
-    }
-    // JSON has no string without an end.
-    (!text.is_empty()).then_some(text.len())
-}
-
-fn push_string(shown: &mut String, secrets: &Secrets, string: &str) {
-    let Ok(text) = serde_json::from_str::<Cow<'_, str>>(string) else { return shown.push_str(string) };
-    match redact_text(secrets, &text) {
-        clean if clean == text => shown.push_str(string),
-        clean => shown.push_str(&serde_json::to_string(&clean).unwrap_or_default()),
-    }
+        let clean = redact_text(secrets, text);
+        (clean != text).then(|| clean.into_owned())
+    };
+    rewrite_texts(line, hide).unwrap_or_else(|| line.to_owned())
 }
 
 /// The text with one level of the escapes of JSON undone; what is none stays.

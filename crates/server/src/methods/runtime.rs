@@ -117,16 +117,15 @@ async fn create(
         return Err(if root == id { refusal::exists(id) } else { refusal::is_child(id, root) });
     }
     let title = Some(title).filter(|title| !title.is_empty());
-    let (cwd, id) = (Some(initialized.cwd.clone()), Some(id.clone()));
-    let options = RootOptions { cwd, title, id: id.clone(), ..RootOptions::default() };
+    let cwd = Some(initialized.cwd.clone());
+    let options = RootOptions { cwd, title, id: Some(id.clone()), ..RootOptions::default() };
     let made = server.pool.create(node_of(initialized)?.as_ref(), options).await;
-    let id = id.unwrap_or_else(offspring_sessions::ids::session);
-    let info = made.map_err(|failed| refusal::prompt(&id, &failed))?;
-    let queue = server.queue(&info.id);
+    made.map_err(|failed| refusal::prompt(id, &failed))?;
+    let queue = server.queue(id);
     queue.is_new().await;
-    let tail = server.pool.manager().tail(&info.id, 1);
+    let tail = server.pool.manager().tail(id, 1);
     let translator = Translator::new(server.limits.message_bytes);
-    let (feed, _) = Feed::start(tail, info.id.clone(), 0, translator, connection.outbox.clone());
+    let (feed, _) = Feed::start(tail, id.clone(), 0, translator, connection.outbox.clone());
     Ok(Open { queue, feed })
 }
 
@@ -162,9 +161,8 @@ async fn reopen(connection: &Connection, id: &SessionId) -> RpcResult<Open> {
     let translator = Translator::new(server.limits.message_bytes);
     let tail = manager.tail(id, 1);
     let (feed, history) = Feed::start(tail, id.clone(), known, translator, connection.outbox.clone());
-    let waiting = history.await;
-    let waiting = waiting.map_err(|_| refusal::unreadable())?;
-    queue.recover(server, async { waiting }).await;
+    let waiting = history.await.map_err(|_| refusal::unreadable())?;
+    queue.recover(server, waiting).await;
     Ok(Open { queue, feed })
 }
 

@@ -72,7 +72,7 @@ impl RunEnd {
         self.0 = None;
         let (ack, committed) = oneshot::channel();
         let outcome = core.end(place, result, Some(ack));
-        committed.await.unwrap_or(Err(StoreError::Closed)).map(|()| outcome)
+        committed.await.unwrap_or(Err(StoreError::Closed)).map(|_| outcome)
     }
 
     /// Waits until no other run is open in the whole tree (rule L19).

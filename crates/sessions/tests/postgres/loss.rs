@@ -6,7 +6,7 @@ use offspring_sessions::store::{
     SessionStore, StoreError, Write,
     postgres::{PostgresAddress, PostgresOptions, PostgresStore},
 };
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     BOUND, open, own_server, place,
@@ -47,6 +47,54 @@ async fn l16_a_commit_whose_answer_was_lost_is_there_once() {
     losses.answers.store(1, Ordering::SeqCst);
     let refused = planted.write(vec![Write::Append(line(&planted.root.id, 1, "old"))]).await;
     assert!(matches!(refused, Err(StoreError::NotNext { .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l16_l18_a_server_that_restarts_during_commits_loses_nothing_acknowledged() {
+    const TREES: usize = 4;
+    let Some(mut server) = own_server("l16_restart") else { return };
+    let address = place::fresh(&server.url());
+    let store = open(&address).await;
+    let (end, ended) = watch::channel(false);
+    let write = async |tree: usize| {
+        let planted = Planted::new(&store, &format!("root {tree}")).await;
+        let mut acknowledged = Vec::new();
+        while !*ended.borrow() {
+            let name = format!("{tree} {}", acknowledged.len());
+            planted.spawn(&name, 1 + acknowledged.len() as u64 * SPAWN_LINES).await.unwrap();
+            acknowledged.push(name);
+        }
+        acknowledged
+    };
+    let restarts = async {
+        for round in 0..6 {
+            let how = if round % 2 == 0 { Stop::Fast } else { Stop::Immediate };
+            let mut changes = store.changes();
+            for _ in 0..20 {
+                changes.changed().await.unwrap();
+            }
+            server = tokio::task::spawn_blocking(move || {
+                server.stop(how).unwrap();
+                server.begin().unwrap();
+                server
+            })
+            .await
+            .unwrap();
+        }
+        end.send(true).unwrap();
+        // Kept until the writers have ended: dropped, it stops.
+        server
+    };
+    let (told, _server) = tokio::time::timeout(
+        2 * BOUND,
+        futures_util::future::join(futures_util::future::join_all((0..TREES).map(write)), restarts),
+    )
+    .await
+    .unwrap();
+    for (tree, acknowledged) in told.into_iter().enumerate() {
+        assert!(acknowledged.len() > 6, "it did nothing between the restarts");
+        assert_eq!(check_tree(&store, &id(&format!("root {tree}"))).await, acknowledged);
+    }
 }
 
 #[tokio::test]
